@@ -1,0 +1,293 @@
+"""The sampling protocol of Appendix A: private graphs that look like the task's and are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kstwo
+
+from invgnn.errors import CarrierError, DataError, ParameterError
+from invgnn.graphs import (
+    Draws,
+    Graphs,
+    clustering,
+    degrees,
+    label_nodes,
+    rewire,
+    sample_subgraphs,
+    wl_hash,
+)
+from invgnn.secret import public_stream
+
+SUBGRAPHS = 1000
+"""How many connected subgraphs stand for the population of a node task."""
+
+Quota = Callable[[Graphs], NDArray[np.int64]]
+"""Sorts candidates into class 0, class 1, or -1 for neither; both classes are filled equally."""
+
+
+def population(data: Any) -> tuple[Graphs, Literal["graph", "node"]]:
+    """The public reference graphs of a task, and whether it classifies graphs or nodes.
+
+    Training graphs stand for themselves. One single graph (a PyG `Data`) is a node task: connected
+    random subgraphs of 12 to 32 nodes stand for it, drawn with a public seed so that everybody gets
+    the same.
+    """
+    if isinstance(data, Graphs):
+        return data, "graph"
+    if getattr(data, "edge_index", None) is None:
+        return Graphs.from_data(data), "graph"
+    whole = Graphs.from_data([data])
+    found = sample_subgraphs(whole, SUBGRAPHS, public_stream("reference", whole.digest()))
+    if len(found) < SUBGRAPHS // 10:
+        raise DataError(
+            f"only {len(found)} of {SUBGRAPHS} random subgraphs reach 12 nodes",
+            "the graph falls into small pieces; mark it as a task over whole graphs",
+        )
+    return found, "node"
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """How carriers are drawn; the defaults are the paper's.
+
+    delta           smallest p-value of both Kolmogorov-Smirnov tests
+    swap_step       swaps between checks, from `swap_step` up to `swap_cap`
+    size_quantile   carriers are no larger than this quantile of the reference sizes
+    wl              compare graphs by `structure` alone (stricter) or with their `features`
+    rounds          of Weisfeiler-Lehman refinement
+    wave            candidates rewired at once; part of the definition, since it orders the draws
+    patience        candidates tried per carrier wanted before giving up
+    """
+
+    delta: float = 0.1
+    swap_step: int = 5
+    swap_cap: int = 50
+    size_quantile: float = 0.25
+    wl: Literal["structure", "features"] = "structure"
+    rounds: int = 3
+    wave: int = 256
+    patience: int = 64
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta < 1:
+            raise ParameterError(f"delta={self.delta} is not in [0, 1)", "the paper uses 0.1")
+        if not 0 < self.size_quantile <= 1:
+            raise ParameterError(
+                f"size_quantile={self.size_quantile} is not in (0, 1]", "the paper uses 0.25"
+            )
+        if not 1 <= self.swap_step <= self.swap_cap:
+            raise ParameterError(
+                f"swap_step={self.swap_step} and swap_cap={self.swap_cap} do not fit",
+                "the paper uses 5 and 50",
+            )
+        if self.wl not in {"structure", "features"}:
+            raise ParameterError(f"wl={self.wl!r}", "choose 'structure' or 'features'")
+        if min(self.rounds, self.wave, self.patience) < 1:
+            raise ParameterError("rounds, wave and patience are at least 1")
+
+    def record(self) -> dict[str, Any]:
+        """The parameters as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Carriers:
+    """A drawn carrier set and why the other candidates were refused."""
+
+    graphs: Graphs
+    rejected: Counter[str]
+    candidates: int
+
+    @classmethod
+    def draw(
+        cls,
+        reference: Graphs,
+        m: int,
+        draws: Draws,
+        sampler: Sampler | None = None,
+        quota: Quota | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Carriers:
+        """Exactly `m` carriers, the same ones for the same stream, reference and sampler."""
+        sampler = sampler or Sampler()
+        return _Drawing(reference, m, sampler, quota).run(draws, progress)
+
+
+class _Drawing:
+    """One run of the protocol: what was accepted so far and what the checks compare with."""
+
+    def __init__(self, reference: Graphs, m: int, sampler: Sampler, quota: Quota | None) -> None:
+        self.sampler, self.quota, self.m = sampler, quota, m
+        self.rejected: Counter[str] = Counter()
+        self.pool = np.sort(clustering(reference))
+        self.seeds = reference.take(self._eligible(reference))
+        self.seen = {key.tobytes() for key in self._hash(reference)}
+        self.task_graphs = frozenset(self.seen)
+        self.accepted: list[Graphs] = []
+        self.room = np.array([m // 2, m - m // 2]) if quota else np.array([m, 0])
+
+    def _eligible(self, reference: Graphs) -> NDArray[np.int64]:
+        """Seeds small enough, rich enough to rewire, and of ordinary degrees (never changed by swaps)."""
+        if len(reference) < 2:
+            raise DataError(
+                f"{len(reference)} reference graph is no population to draw carriers from",
+                "pass the task's training graphs; for a node task use its random subgraphs",
+            )
+        sizes = reference.sizes
+        cap = np.quantile(sizes, self.sampler.size_quantile, method="lower")
+        edges = np.diff(reference.edge_ptr)
+        if not edges.any():
+            raise DataError(
+                "the reference graphs have no edges, so nothing can be rewired",
+                "check edge_index; carriers need graphs with at least two edges",
+            )
+        small, rich = sizes <= cap, edges >= 2
+        self.rejected["seed larger than the size cap"] += int((~small).sum())
+        self.rejected["seed with fewer than two edges"] += int((small & ~rich).sum())
+        found = np.flatnonzero(small & rich)
+        seeds = reference.take(found)
+        pool = np.sort(degrees(reference).astype(np.float64))
+        usual = _similar(degrees(seeds).astype(np.float64), seeds.ptr, pool, self.sampler.delta)
+        self.rejected["seed with unusual degrees"] += int((~usual).sum())
+        if not usual.any():
+            raise self._starved("no reference graph can be a seed")
+        return found[usual]
+
+    def run(self, draws: Draws, progress: Callable[[int], None] | None) -> Carriers:
+        tried = 0
+        while self.room.sum() > 0:
+            if tried >= self.sampler.patience * self.m:
+                raise self._starved(
+                    f"only {self.m - int(self.room.sum())} of {self.m} carriers after {tried} candidates"
+                )
+            before = int(self.room.sum())
+            self._wave(draws)
+            tried += self.sampler.wave
+            if progress:
+                progress(before - int(self.room.sum()))
+        return Carriers(Graphs.concat(self.accepted), +self.rejected, tried)
+
+    def _wave(self, draws: Draws) -> None:
+        """One batch of seeds, rewired step by step until each passes every check or gives up."""
+        bounds = np.full(self.sampler.wave, len(self.seeds), dtype=np.int64)
+        graphs = self.seeds.take(draws.below(bounds))
+        for _ in range(self.sampler.swap_step, self.sampler.swap_cap + 1, self.sampler.swap_step):
+            graphs, done = rewire(graphs, self.sampler.swap_step, draws)
+            reason = self._judge(graphs, done)
+            passed = np.flatnonzero(reason == "")
+            reason[passed] = self._accept(graphs.take(passed))
+            if not self.room.sum():
+                return
+            # A refused candidate is rewired further, unless refusing was final: its place is taken.
+            again = np.flatnonzero((reason != "accepted") & (reason != "balance"))
+            self.rejected.update(reason[reason != "accepted"].tolist())
+            if not len(again):
+                return
+            graphs = graphs.take(again)
+
+    def _judge(self, graphs: Graphs, done: NDArray[np.int64]) -> NDArray[np.object_]:
+        """Empty where a candidate passes, else the first check that refuses it."""
+        reason = np.full(len(graphs), "", dtype=object)
+        known = np.array([key.tobytes() in self.task_graphs for key in self._hash(graphs)])
+        alike = _similar(clustering(graphs), graphs.ptr, self.pool, self.sampler.delta)
+        reason[~alike] = "unusual clustering"
+        reason[known] = "same as a task graph"
+        reason[done < self.sampler.swap_step] = "no swap possible"
+        return reason
+
+    def _accept(self, graphs: Graphs) -> NDArray[np.object_]:
+        """Take candidates in order while there is room, never two that look the same."""
+        keys = [key.tobytes() for key in self._hash(graphs)]
+        classes = self.quota(graphs) if self.quota else np.zeros(len(graphs), dtype=np.int64)
+        verdicts = np.full(len(graphs), "accepted", dtype=object)
+        for i, (key, kind) in enumerate(zip(keys, classes.tolist(), strict=True)):
+            if key in self.seen:
+                verdicts[i] = "same as an earlier carrier"
+            elif kind < 0:
+                verdicts[i] = "invariant too close to one half"
+            elif not self.room[kind]:
+                verdicts[i] = "balance"
+            else:
+                self.seen.add(key)
+                self.room[kind] -= 1
+        chosen = np.flatnonzero(verdicts == "accepted")
+        if len(chosen):
+            self.accepted.append(graphs.take(chosen))
+        return verdicts
+
+    def _hash(self, graphs: Graphs) -> NDArray[np.uint64]:
+        coloured = self.sampler.wl == "features" and graphs.x is not None
+        labels = label_nodes(graphs.x) if coloured and graphs.x is not None else None
+        return wl_hash(graphs, labels, self.sampler.rounds)
+
+    def _starved(self, what: str) -> CarrierError:
+        counts = ", ".join(f"{name}: {n}" for name, n in self.rejected.most_common() if n)
+        worst = next((name for name, n in self.rejected.most_common() if n), "")
+        return CarrierError(f"{what}; refused: {counts}", _ADVICE.get(worst, "draw fewer carriers"))
+
+
+_ADVICE = {
+    "seed larger than the size cap": "raise size_quantile: too few seeds are left",
+    "seed with fewer than two edges": "raise size_quantile, so that larger graphs become seeds",
+    "seed with unusual degrees": "lower delta: the degree test refuses most seeds",
+    "no swap possible": "raise size_quantile: these graphs are too small or too regular to rewire",
+    "same as a task graph": "raise size_quantile, or compare with wl='features'",
+    "same as an earlier carrier": "raise size_quantile, or draw fewer carriers (smaller m)",
+    "unusual clustering": "lower delta: the clustering test refuses most candidates",
+    "invariant too close to one half": "lower the gap, or use a keyed invariant",
+    "balance": "use a keyed invariant: this one rarely falls on the other side of one half",
+}
+
+
+def _similar(
+    values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64], delta: float
+) -> NDArray[np.bool_]:
+    """Which graphs' node values pass a two-sample KS test (p >= delta) against a sorted pool.
+
+    All arithmetic on the statistic is in integers, so every machine takes the same decision.
+    """
+    sizes, found = np.unique(np.diff(ptr), return_inverse=True)
+    critical = np.array([ks_critical(int(n), len(pool), delta) for n in sizes], dtype=np.int64)
+    return ks_numerator(values, ptr, pool) <= critical[found]
+
+
+def ks_numerator(
+    values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The KS statistic of each graph's values against a sorted pool, times both sample sizes."""
+    sizes = np.diff(ptr)
+    graph = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((values, graph))
+    v, n = values[order], sizes[graph]
+    rank = np.arange(len(v)) - ptr[graph]
+    fresh = np.ones(len(v), dtype=bool)  # does a run of equal values start here?
+    fresh[1:] = (v[1:] != v[:-1]) | (graph[1:] != graph[:-1])
+    starts = np.flatnonzero(fresh)
+    run = np.cumsum(fresh) - 1
+    below = rank[starts][run]
+    upto = rank[np.append(starts[1:], len(v)) - 1][run] + 1
+    left = np.abs(below * len(pool) - np.searchsorted(pool, v, "left") * n)
+    right = np.abs(upto * len(pool) - np.searchsorted(pool, v, "right") * n)
+    out = np.zeros(len(sizes), dtype=np.int64)
+    np.maximum.at(out, graph, np.maximum(left, right))
+    return out
+
+
+@lru_cache(maxsize=4096)
+def ks_critical(n: int, pool: int, delta: float) -> int:
+    """Largest `ks_numerator` whose p-value is at least delta.
+
+    The p-value is the one-sample law at the effective sample size, as in scipy's asymptotic
+    two-sample test; the critical value is rounded to nine digits before it is used.
+    """
+    if not n or delta <= 0:
+        return n * pool
+    effective = max(1, round(n * pool / (n + pool)))
+    return round(1e9 * float(kstwo.isf(delta, effective))) * n * pool // 10**9

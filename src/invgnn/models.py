@@ -1,0 +1,188 @@
+"""GCN, GraphSAGE, SGC and GIN as in the paper, for nodes or for whole graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import (
+    MLP,
+    GCNConv,
+    GINConv,
+    Linear,
+    SAGEConv,
+    SGConv,
+    global_mean_pool,
+)
+
+from invgnn import files
+from invgnn.errors import FileError, ParameterError
+
+Level = Literal["graph", "node"]
+
+
+class Backbone(nn.Module):
+    """Convolutions, then class scores for every node or, after mean pooling, for every graph.
+
+    Graph-level models keep the pooled embedding at the input of `head`; node-level models end in
+    their last convolution, whose input is the hidden representation.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        level: Level = "graph",
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.level = level
+        self.dropout = dropout
+        self.architecture: dict[str, Any] = {
+            "name": type(self).__name__,
+            "in_channels": in_channels,
+            "hidden_channels": hidden_channels,
+            "num_layers": num_layers,
+            "out_channels": out_channels,
+            "level": level,
+            "dropout": dropout,
+        }
+        last = hidden_channels if level == "graph" else out_channels
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), last]
+        self.convs = nn.ModuleList(
+            self.conv(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.head = Linear(hidden_channels, out_channels) if level == "graph" else None
+
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        """One convolution of the kind this backbone is named after."""
+        raise NotImplementedError(type(self).__name__)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Class scores of every graph (`level="graph"`) or of every node."""
+        if self.head is None:
+            for conv in self.convs[:-1]:
+                x = self._drop(conv(x, edge_index).relu())
+            return torch.as_tensor(self.convs[-1](x, edge_index))
+        for conv in self.convs:
+            x = conv(x, edge_index).relu()
+        return torch.as_tensor(self.head(self._drop(global_mean_pool(x, batch))))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, self.dropout, self.training)
+
+    def reset_parameters(self) -> None:
+        """Fresh weights in place."""
+        for conv in self.convs:
+            conv.reset_parameters()
+        if self.head is not None:
+            self.head.reset_parameters()
+
+
+class GCN(Backbone):
+    """Graph convolutional network (Kipf and Welling, 2017)."""
+
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        """A GCN convolution."""
+        return GCNConv(in_channels, out_channels)  # type: ignore[no-any-return]  # PyG is untyped here
+
+
+class GraphSAGE(Backbone):
+    """GraphSAGE with mean aggregation (Hamilton et al., 2017)."""
+
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        """A SAGE convolution."""
+        return SAGEConv(in_channels, out_channels)  # type: ignore[no-any-return]  # PyG is untyped here
+
+
+class GIN(Backbone):
+    """Graph isomorphism network with batch normalisation in its MLPs (Xu et al., 2019)."""
+
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        """A GIN convolution around a two-layer MLP."""
+        return GINConv(MLP([in_channels, out_channels, out_channels]))  # type: ignore[no-any-return]  # PyG is untyped here
+
+
+class SGC(Backbone):
+    """Simple graph convolution (Wu et al., 2019): one linear map of twice-propagated features."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        level: Level = "node",
+        dropout: float = 0.0,
+    ) -> None:
+        if num_layers != 1:
+            raise ParameterError("SGC has one layer", "pass num_layers=1")
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, level=level, dropout=dropout
+        )
+
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        """A two-hop SGC convolution."""
+        return SGConv(in_channels, out_channels, K=2)  # type: ignore[no-any-return]  # PyG is untyped here
+
+
+BACKBONES: dict[str, type[Backbone]] = {
+    model.__name__: model for model in (GCN, GraphSAGE, SGC, GIN)
+}
+
+
+def build(architecture: dict[str, Any]) -> Backbone:
+    """A model with fresh weights from the record that a model file carries."""
+    kwargs = dict(architecture)
+    name = kwargs.pop("name", None)
+    if name not in BACKBONES:
+        raise ParameterError(
+            f"unknown backbone {name!r}", f"choose one of {', '.join(sorted(BACKBONES))}"
+        )
+    return BACKBONES[name](**kwargs)
+
+
+def save_model(path: str | Path, model: Backbone, **about: Any) -> None:
+    """Write weights and architecture to one file; `about` is kept beside them."""
+    body = {"architecture": model.architecture, "about": about}
+    files.write(path, "model", body, dict(model.state_dict()))
+
+
+def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Module:
+    """The model in a file written by `save_model`, or your own `architecture` with its weights.
+
+    Plain safetensors and PyTorch state dicts are read too when `architecture` is given; nothing is
+    ever unpickled into live objects.
+    """
+    if architecture is None:
+        held = files.read(path, "model", framework="torch")
+        architecture, weights = build(held.body["architecture"]), held.tensors
+    else:
+        weights = _weights(Path(path))
+    try:
+        architecture.load_state_dict(weights)
+    except RuntimeError as error:
+        raise FileError(
+            f"the weights in {path} do not fit this architecture: {error}",
+            "build the architecture with the widths and layers of the saved model",
+        ) from error
+    return architecture.eval()
+
+
+def _weights(path: Path) -> dict[str, Any]:
+    if path.suffix in {".pt", ".pth"}:
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise FileError(
+                f"{path} is not a plain PyTorch state dict: {error}",
+                "save model.state_dict(), or use safetensors",
+            ) from error
+        return dict(state)
+    return files.read_tensors(path)

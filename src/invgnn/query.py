@@ -1,0 +1,406 @@
+"""Asking a model politely: what it gives at each level of access, and nothing of it changed."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+from torch_geometric.nn import MessagePassing
+
+from invgnn.errors import ParameterError, SuspectError
+from invgnn.graphs import Graphs
+from invgnn.randomness import kept
+
+Access = Literal["perception", "embedding", "logits", "labels"]
+Feature = Literal["projection", "confidence"]
+Forward = Callable[[nn.Module, Any], Tensor]
+Suspect = nn.Module | Callable[[Any], Any]
+Direction = Callable[[str, int], Tensor]
+"""Gives the secret's ±1 vector for an access level and a width."""
+
+PROBABILITY_FLOOR = 1e-6
+ROUNDING = 0.02
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where a suspect is read, fixed before anybody looks.
+
+    access   what the suspect gives: `perception`, `embedding`, `logits` or `labels`
+    layer    for `embedding` and `perception`: a module's name (its output), `"name:in"` (its input),
+             or `"auto"`: the input of the last layer with weights that the model calls
+    feature  for `logits`: the secret's `projection` of the scores, or the top class's `confidence`
+    classes  for `labels`: how many there are, needed if the suspect returns bare label numbers
+    """
+
+    access: Access = "embedding"
+    layer: str = "auto"
+    feature: Feature = "projection"
+    classes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.access not in get_args(Access):
+            raise ParameterError(
+                f"unknown access {self.access!r}", f"choose one of {', '.join(get_args(Access))}"
+            )
+        if self.feature not in get_args(Feature):
+            raise ParameterError(
+                f"unknown feature {self.feature!r}", f"choose one of {', '.join(get_args(Feature))}"
+            )
+
+    @property
+    def hidden(self) -> bool:
+        """Whether this reading needs to see inside the model."""
+        return self.access in {"perception", "embedding"}
+
+    def record(self) -> dict[str, Any]:
+        """The reading as plain values, for context and report."""
+        kept: dict[str, Any] = {"access": self.access}
+        if self.hidden:
+            kept["layer"] = self.layer
+        if self.access == "logits":
+            kept["feature"] = self.feature
+        if self.access == "labels" and self.classes:
+            kept["classes"] = self.classes
+        return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What one forward pass showed: the model's output and, if watched, a hidden layer."""
+
+    scores: Tensor
+    hidden: Tensor | None
+    batch: Any
+
+
+def to_batch(graphs: Graphs) -> Any:
+    """The graphs as one PyG batch."""
+    batch = Batch(
+        x=None if graphs.x is None else torch.from_numpy(graphs.x),
+        edge_index=torch.from_numpy(graphs.directed()),
+        batch=torch.from_numpy(graphs.graph_of_node),
+        ptr=torch.from_numpy(graphs.ptr),
+    )
+    batch.num_nodes = graphs.num_nodes
+    return batch
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module inside a data-parallel wrapper."""
+    parallel = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+    return model.module if isinstance(model, parallel) else model
+
+
+def call(model: nn.Module, batch: Any) -> Tensor:
+    """Run a model on a batch by the names of its forward arguments.
+
+    Models with `edge_index` get `x`, `edge_index` and, if they ask for it, `batch`; models with one
+    argument get the batch object. Anything else needs a `forward=` of your own.
+    """
+    parameters = inspect.signature(unwrap(model).forward).parameters
+    required = [
+        p for p in parameters.values()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if "edge_index" not in parameters:
+        if len(required) == 1 or len(parameters) == 1:
+            return torch.as_tensor(model(batch))
+        raise SuspectError(f"cannot tell how to call forward({', '.join(parameters)})", _FORWARD)
+    given = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
+    first = required[0].name if required else "x"
+    given.setdefault(first, batch.x)  # some call the features h, feat or node_feats
+    missing = [p.name for p in required if p.name not in given]
+    if missing:
+        raise SuspectError(f"forward() needs {', '.join(missing)}, which carriers lack", _FORWARD)
+    return torch.as_tensor(model(**{k: v for k, v in given.items() if k in parameters}))
+
+
+_FORWARD = "pass forward=lambda model, batch: ... that calls the model on a PyG batch"
+
+
+@contextmanager
+def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
+    """Look at one layer during forward passes; the hooks are gone afterwards, come what may."""
+    seen: list[tuple[nn.Module, Tensor]] = []
+    name, _, side = layer.partition(":")
+    core = unwrap(model)
+
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+        seen.append((module, _first_tensor([*args, *kwargs.values()])))
+
+    def after(module: nn.Module, args: Any, output: Any) -> None:
+        seen.append((module, _first_tensor(output if isinstance(output, tuple) else [output])))
+
+    handles = []
+    try:
+        for module in _weighted(core) if layer == "auto" else [_find(core, name)]:
+            if layer == "auto" or side == "in":
+                handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            else:
+                handles.append(module.register_forward_hook(after))
+        yield lambda: _last(seen, layer)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _last(seen: list[tuple[nn.Module, Tensor]], layer: str) -> Tensor:
+    if not seen:
+        raise SuspectError(f"the layer {layer!r} was never called", "name a layer the model uses")
+    if layer == "auto" and seen[-1][0] is seen[0][0]:
+        raise SuspectError(
+            "this model has a single layer with weights, so it has no hidden representation",
+            "read it at access='logits', or name a layer",
+        )
+    return seen[-1][1]
+
+
+def _first_tensor(values: Any) -> Tensor:
+    for value in values:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value
+    raise SuspectError("the watched layer carries no floating-point tensor", "name another layer")
+
+
+def _weighted(core: nn.Module) -> list[nn.Module]:
+    """Outermost modules that hold a weight matrix: linear maps and whole convolutions."""
+    found: list[nn.Module] = []
+    inside: set[nn.Module] = set()
+    for module in core.modules():
+        own = any(p.dim() >= 2 for p in module.parameters(recurse=False))
+        if module in inside or not (own or isinstance(module, MessagePassing)):
+            continue
+        found.append(module)
+        inside.update(module.modules())
+    return found
+
+
+def _find(core: nn.Module, name: str) -> nn.Module:
+    modules = dict(core.named_modules())
+    if name not in modules or not name:
+        raise SuspectError(
+            f"the model has no layer named {name!r}",
+            f"its layers: {', '.join(n for n in modules if n)}",
+        )
+    return modules[name]
+
+
+def observe(
+    model: nn.Module, batch: Any, layer: str | None = None, forward: Forward | None = None
+) -> Observation:
+    """One forward pass in the model's present mode, with gradients, looking at `layer` if named."""
+    run = forward or call
+    if layer is None:
+        return Observation(run(model, batch), None, batch)
+    with watching(model, layer) as hidden:
+        scores = run(model, batch)
+        return Observation(scores, hidden(), batch)
+
+
+@contextmanager
+def politely(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a block; mode, buffers and random state are restored, come what may."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [
+        (module, name, value, value.clone())
+        for module in model.modules()
+        for name, value in module._buffers.items()
+        if value is not None
+    ]
+    try:
+        with kept():
+            model.eval()
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with torch.no_grad():
+            for module, name, value, before in buffers:
+                module._buffers[name] = value.copy_(before)
+
+
+def pool(rows: Tensor, batch: Any) -> Tensor:
+    """One row per graph: rows as they are, or the mean over each graph's nodes."""
+    graphs, nodes = int(batch.num_graphs), int(batch.num_nodes)
+    if rows.dim() == 1:
+        rows = rows.unsqueeze(1)
+    if rows.dim() != 2 or rows.shape[0] not in {graphs, nodes}:
+        raise SuspectError(
+            f"got an array of shape {tuple(rows.shape)} for {graphs} graphs of {nodes} nodes",
+            "a suspect returns one row per graph, or one row per node for node tasks",
+        )
+    if rows.shape[0] == graphs:
+        return rows
+    index = batch.batch.to(rows.device)
+    total = rows.new_zeros(graphs, rows.shape[1]).index_add_(0, index, rows)
+    return total / torch.bincount(index, minlength=graphs).clamp(min=1).unsqueeze(1)
+
+
+def log_scores(scores: Tensor) -> Tensor:
+    """Scores on a log scale: logits as they are, probabilities as their logarithms."""
+    if scores.dim() == 1 or scores.shape[-1] == 1:
+        scores = _two_columns(scores.reshape(-1))
+    rows = scores.detach()
+    probable = bool(((rows >= 0) & (rows <= 1)).all()) and bool(
+        ((rows.sum(-1) - 1).abs() <= ROUNDING * rows.shape[-1]).all()
+    )
+    return scores.clamp(min=PROBABILITY_FLOOR).log() if probable else scores
+
+
+def _two_columns(score: Tensor) -> Tensor:
+    """A single score per row (a logit, or a probability in [0, 1]) as scores of two classes."""
+    values = score.detach()
+    if bool(((values >= 0) & (values <= 1)).all()):
+        return torch.stack([1 - score, score], dim=-1)
+    return torch.stack([-score / 2, score / 2], dim=-1)
+
+
+def answer(seen: Observation, reading: Reading, direction: Direction, model: Any = None) -> Tensor:
+    """The answer of every graph in a batch, differentiable (for `labels`: the log-odds behind it).
+
+    Guarantee: depends on the suspect and on the secret's `projection` stream only, never on the bits.
+    """
+    if reading.hidden:
+        if seen.hidden is None:
+            raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
+        embedding = pool(seen.hidden, seen.batch)
+        if reading.access == "perception":
+            return torch.as_tensor(perception_head(model)(embedding)).view(-1)
+        signs = direction("embedding", embedding.shape[1]).to(embedding)
+        return embedding @ signs / embedding.shape[1] ** 0.5
+    logs = log_scores(seen.scores).log_softmax(-1)
+    if reading.access == "labels":
+        chosen = direction("labels", logs.shape[1]).to(logs.device) > 0
+        odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
+        return pool(odds, seen.batch).view(-1)
+    if reading.feature == "confidence":
+        top = logs.max(-1).values
+        odds = top - torch.log1p(-top.exp().clamp(max=1 - PROBABILITY_FLOOR))
+        return pool(odds, seen.batch).view(-1)
+    signs = direction("logits", logs.shape[1]).to(logs)
+    pooled = pool(logs, seen.batch)
+    return pooled @ (signs - signs.mean()) / logs.shape[1] ** 0.5
+
+
+def label_answer(seen: Observation, direction: Direction) -> Tensor:
+    """1 where the top label, or the majority of the nodes' labels, is in the secret's half of the classes."""
+    scores = log_scores(seen.scores)
+    classes = scores.shape[1]
+    votes = nn.functional.one_hot(scores.argmax(-1), classes).to(torch.float64)
+    label = pool(votes, seen.batch).argmax(-1)
+    return (direction("labels", classes).to(label.device) > 0)[label].to(torch.float64)
+
+
+def perception_head(model: Any) -> nn.Module:
+    """The head inside a model that carries one."""
+    head = getattr(unwrap(model) if isinstance(model, nn.Module) else model, "perception", None)
+    if not isinstance(head, nn.Module):
+        raise SuspectError(
+            "this model has no perception head",
+            "attach one with invgnn.attach_head(model, width), or read at access='embedding'",
+        )
+    return head
+
+
+def ask(
+    suspect: Suspect,
+    graphs: Graphs,
+    reading: Reading,
+    direction: Direction,
+    forward: Forward | None = None,
+    chunk: int = 1024,
+) -> NDArray[np.float64]:
+    """The suspect's answer on every graph, asked in the order given, nothing of it changed."""
+    parts = []
+    for start in range(0, len(graphs), chunk):
+        part = graphs.take(np.arange(start, min(start + chunk, len(graphs))))
+        parts.append(_ask(suspect, to_batch(part), reading, direction, forward))
+    answers = np.concatenate(parts)
+    if not np.isfinite(answers).all():
+        raise SuspectError(
+            f"{int((~np.isfinite(answers)).sum())} of {len(answers)} answers are NaN or infinite",
+            "a suspect must give finite scores; nothing can be read from these",
+        )
+    return answers
+
+
+def _ask(
+    suspect: Suspect, batch: Any, reading: Reading, direction: Direction, forward: Forward | None
+) -> NDArray[np.float64]:
+    if isinstance(suspect, nn.Module):
+        device = next((p.device for p in suspect.parameters()), torch.device("cpu"))
+        batch = batch.to(device)
+        with politely(suspect), torch.no_grad():
+            seen = _tried(lambda: observe(
+                suspect, batch, reading.layer if reading.hidden else None, forward
+            ))
+            value = _read(seen, reading, direction, suspect)
+    else:
+        if reading.hidden:
+            raise SuspectError(
+                f"a function gives scores only, so it cannot be read at {reading.access!r}",
+                "use access='logits' or 'labels', or pass the model itself",
+            )
+        scores = _tensor(_tried(lambda: suspect(batch)), reading)
+        value = _read(Observation(scores, None, batch), reading, direction, None)
+    return value.detach().to("cpu", torch.float64).numpy()
+
+
+def _read(seen: Observation, reading: Reading, direction: Direction, model: Any) -> Tensor:
+    if not torch.isfinite(seen.scores).all():
+        raise SuspectError("the suspect returned NaN or infinite scores", "check its weights")
+    if reading.access == "labels":
+        return label_answer(seen, direction)
+    return answer(seen, reading, direction, model)
+
+
+def _tried(run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, SuspectError):
+            raise
+        raise SuspectError(
+            f"the suspect failed on the carriers: {error}",
+            "carriers have the features of the task they were drawn from; " + _FORWARD,
+        ) from error
+
+
+def _tensor(value: Any, reading: Reading) -> Tensor:
+    """A suspect's scores as floats; bare label numbers as one-hot rows."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError) as error:
+        raise SuspectError(f"the suspect returned no array: {error}", "return scores") from error
+    if tensor.is_floating_point():
+        return tensor
+    if reading.access != "labels" or tensor.dim() != 1 or not reading.classes:
+        raise SuspectError(
+            "the suspect returned whole numbers, not scores",
+            "read labels with Reading(access='labels', classes=...), declared when the mark is drawn",
+        )
+    if not ((tensor >= 0) & (tensor < reading.classes)).all():
+        raise SuspectError(f"labels outside 0..{reading.classes - 1}", "check the label coding")
+    return nn.functional.one_hot(tensor.long(), reading.classes).to(torch.float64)
+
+
+def digest_model(model: nn.Module) -> str:
+    """SHA-256 over names, types, shapes and bytes of a model's parameters and buffers."""
+    total = hashlib.sha256(b"invgnn/state/1")
+    for name, value in sorted(unwrap(model).state_dict().items()):
+        if not isinstance(value, Tensor):
+            continue
+        flat = value.detach().cpu().contiguous()
+        head = f"{name}\0{flat.dtype}\0{tuple(flat.shape)}\0"
+        total.update(head.encode() + flat.view(-1).view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()

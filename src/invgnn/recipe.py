@@ -1,0 +1,83 @@
+"""How strongly and by which loss a mark is embedded: pure functions and their settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from invgnn.errors import ParameterError
+
+Loss = Literal["logistic", "mse"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of the embedding; none of them changes how a suspect is read.
+
+    loss      `logistic` on the signed answer, or the paper's `mse` to the target
+    beta      weight beside a mean task loss; answers are standardised, so it means the same everywhere
+    margin    how far beyond the task's mean a carrier should answer, in standard deviations of the
+              model's answers on task inputs
+    joint     carriers ride in the task batch (one forward) instead of a forward of their own
+    ratio     share of carriers in a joint batch; None: all of them in every step
+    noise     weight noise under which the mark is trained, relative to the mean absolute weight
+    simulate  task-only steps simulated before the gradient of the mark is taken
+    """
+
+    loss: Loss = "logistic"
+    beta: float = 1.0
+    margin: float = 1.0
+    joint: bool = True
+    ratio: float | None = None
+    noise: float = 0.0
+    simulate: int = 0
+
+    def __post_init__(self) -> None:
+        if self.loss not in get_args(Loss):
+            raise ParameterError(
+                f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
+            )
+        if self.beta < 0 or self.noise < 0 or self.simulate < 0:
+            raise ParameterError("beta, noise and simulate are not negative")
+        if self.ratio is not None and not 0 < self.ratio < 1:
+            raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
+        if self.joint and (self.noise or self.simulate):
+            raise ParameterError(
+                "weight noise and simulated steps need a forward pass of their own",
+                "set joint=False",
+            )
+
+    def record(self) -> dict[str, Any]:
+        """The settings as plain values."""
+        return asdict(self)
+
+
+def standardise(answers: Tensor, ordinary: Tensor) -> Tensor:
+    """Answers in standard deviations from the model's own ordinary answers.
+
+    The scale is taken as it is, without gradient: a model must not reach its mark by shrinking the
+    spread of its task answers.
+    """
+    usual = ordinary.detach()
+    spread = usual.std(unbiased=False) if usual.numel() > 1 else usual.new_ones(())
+    floor = 1e-3 * usual.abs().mean() + 1e-6
+    return (answers - usual.mean()) / torch.maximum(spread, floor)
+
+
+def logistic_loss(standard: Tensor, bits: Tensor, margin: float) -> Tensor:
+    """Mean logistic loss of the signed standardised answers short of the margin."""
+    signed = (2 * bits - 1) * standard
+    return torch.nn.functional.softplus(2 * (margin - signed)).mean() / 2
+
+
+def mse_loss(standard: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error between squashed standardised answers and targets in [0, 1]."""
+    return (torch.sigmoid(standard) - targets).square().mean()
+
+
+def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:
+    """The paper's loss: mean squared error of the head's output to the normalised invariant."""
+    return (perceived - targets).square().mean()

@@ -1,0 +1,206 @@
+"""32 bytes, and every choice derived from them under a label, bit for bit on any machine.
+
+No global random state is read or written; `docs/file-format.md` defines every byte.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import hmac
+import operator
+import os
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from invgnn import files
+from invgnn.errors import FileError, ParameterError
+from invgnn.seal import STRONG, Kdf, require_passphrase
+
+SIZE = 32  # bytes of a secret, and of the key of a stream
+BLOCK = 4096  # bytes squeezed at once; part of the definition of a stream
+
+
+class Stream:
+    """An endless stream of bytes from SHAKE-256, and exact sampling from it.
+
+    numpy's generators do not promise the same numbers in every version; this one does. What is
+    drawn depends on what was drawn before: take a new stream, under its own label, for each use.
+    """
+
+    __slots__ = ("_block", "_key", "_rest")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._block = 0
+        self._rest = b""
+
+    def bytes(self, n: int) -> builtins.bytes:
+        """The next `n` bytes."""
+        parts, have = [self._rest], len(self._rest)
+        while have < _count(n):
+            index = self._block.to_bytes(8, "little")
+            parts.append(hashlib.shake_256(self._key + index).digest(BLOCK))
+            self._block += 1
+            have += BLOCK
+        data = b"".join(parts)
+        self._rest = data[n:]
+        return data[:n]
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """The next `n` numbers of 64 bits, each from 8 bytes, little-endian."""
+        return np.frombuffer(self.bytes(8 * _count(n)), "<u8").astype(np.uint64)
+
+    def below(self, bounds: ArrayLike) -> NDArray[np.int64]:
+        """For each bound a number from 0 to bound - 1, exactly uniform, in an array of that shape.
+
+        Every element takes one word, in order; those whose word falls into the incomplete last
+        run of `bound` numbers below 2^64 take another in the next round.
+        """
+        given = np.asarray(bounds)
+        if given.size and (given.dtype.kind not in "iu" or given.min() < 1 or given.max() >= 2**63):
+            raise ParameterError(
+                "every bound must be a whole number from 1 to 2^63 - 1", "Check the bounds."
+            )
+        flat = given.astype(np.uint64).ravel()
+        result = np.zeros(flat.size, np.int64)
+        left = np.arange(flat.size)
+        while left.size:
+            bound, word = flat[left], self.words(left.size)
+            excess = (np.uint64(0) - bound) % bound  # 2^64 mod bound, without leaving 64 bits
+            good = word <= np.uint64(2**64 - 1) - excess
+            result[left[good]] = (word[good] % bound[good]).astype(np.int64)
+            left = left[~good]
+        return result.reshape(given.shape)
+
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """The numbers 0 to n - 1 in uniformly random order (Fisher-Yates, from the top)."""
+        order = list(range(_count(n)))
+        tops = np.arange(n - 1, 0, -1)
+        for i, j in zip(tops.tolist(), self.below(tops + 1).tolist(), strict=True):
+            order[i], order[j] = order[j], order[i]
+        return np.array(order, np.int64)
+
+    def signs(self, n: int) -> NDArray[np.int8]:
+        """`n` fair signs, +1 or -1: the bits of the next bytes, the lowest bit first."""
+        packed = np.frombuffer(self.bytes((_count(n) + 7) // 8), np.uint8)
+        return np.unpackbits(packed, bitorder="little", count=n).astype(np.int8) * np.int8(2) - 1
+
+    def balanced(self, m: int) -> NDArray[np.int64]:
+        """A vector of m/2 ones and m/2 zeros, each such vector equally likely."""
+        if _count(m) % 2 or m == 0:
+            raise ParameterError(f"{m} bits cannot be balanced", "Use an even number, at least 2.")
+        return (self.permutation(m) < m // 2).astype(np.int64)
+
+
+class Secret:
+    """The 32 bytes that make a mark yours.
+
+    Whoever has them can prove, forge and remove the mark. They are never shown and never
+    pickled: `save` is the only way to disk, `bytes(secret)` the only way out.
+    """
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, data: bytes) -> None:
+        if not isinstance(data, bytes) or len(data) != SIZE:
+            raise ParameterError(
+                f"a secret is exactly {SIZE} bytes", "Make one with Secret.generate()."
+            )
+        self._bytes = data
+
+    @classmethod
+    def generate(cls) -> Secret:
+        """A new secret from the randomness of the operating system."""
+        return cls(os.urandom(SIZE))
+
+    @classmethod
+    def load(cls, path: files.AnyPath, passphrase: str | None = None) -> Secret:
+        """The secret in a file that `save` wrote."""
+        held = files.read(path, "secret", passphrase=passphrase).tensors
+        form = {name: (array.dtype.name, array.shape) for name, array in held.items()}
+        if form != {"secret": ("uint8", (SIZE,))}:
+            raise FileError(f"{path} holds no secret of {SIZE} bytes", "Use another copy of it.")
+        return cls(held["secret"].tobytes())
+
+    def save(
+        self,
+        path: files.AnyPath,
+        passphrase: str | None,
+        *,
+        insecure_no_passphrase: bool = False,
+        overwrite: bool = False,
+        _kdf: Kdf = STRONG,  # weaker only in tests
+    ) -> None:
+        """A file that only its owner may read, sealed with the passphrase."""
+        require_passphrase(passphrase, insecure_no_passphrase)
+        tensors = {"secret": np.frombuffer(self._bytes, np.uint8)}
+        files.write(
+            path,
+            "secret",
+            {},
+            tensors,
+            passphrase=passphrase,
+            private=True,
+            overwrite=overwrite,
+            _kdf=_kdf,
+        )
+
+    def derive(self, label: str, *parts: str | bytes | int) -> Stream:
+        """The stream of this secret for one purpose, bound to the parts."""
+        return Stream(_hash("invgnn/1", self._bytes, label, *parts))
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hex digits that tell secrets apart and give nothing away."""
+        return _hash("invgnn/1/fingerprint", self._bytes)[:4].hex()
+
+    def __bytes__(self) -> bytes:
+        return self._bytes
+
+    def __repr__(self) -> str:
+        return f"<Secret {self.fingerprint}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._bytes, other._bytes)
+
+    __hash__ = None  # type: ignore[assignment]  # a hash would leave in variable time
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret is not pickled or copied; use save and load")
+
+
+def public_stream(label: str, *parts: str | bytes | int) -> Stream:
+    """The stream for a choice that is nobody's secret: the same for everyone."""
+    return Stream(_hash("invgnn/1", b"", label, *parts))
+
+
+def _hash(*items: str | bytes | int) -> bytes:
+    """32 bytes that bind the items, each with its type and length: none runs into the next."""
+    shake = hashlib.shake_256()
+    for item in items:
+        tag, data = _encode(item)
+        shake.update(tag + len(data).to_bytes(8, "little") + data)
+    return shake.digest(SIZE)
+
+
+def _encode(item: str | bytes | int) -> tuple[bytes, bytes]:
+    if isinstance(item, str):
+        return b"s", item.encode()
+    if isinstance(item, bytes):
+        return b"b", item
+    if not isinstance(item, bool) and hasattr(item, "__index__"):  # numpy's integers too
+        return b"i", format(operator.index(item), "x").encode()
+    raise ParameterError(
+        f"cannot derive from a {type(item).__name__}", "Use text, bytes or whole numbers."
+    )
+
+
+def _count(n: int) -> int:
+    if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
+        raise ParameterError(f"{n!r} is no count", "Give a whole number, 0 or more.")
+    return operator.index(n)

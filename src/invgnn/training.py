@@ -1,0 +1,215 @@
+"""The one short loop the library owns: train a task, with or without a mark."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Batch, Data
+
+from invgnn.query import call, politely
+from invgnn.randomness import seeded
+from invgnn.tasks import Task
+
+if TYPE_CHECKING:  # edits train too, and must not be able to reach a mark
+    from invgnn.watermark import Watermark
+
+Progress = Callable[[int, int], None]
+"""Told the number of epochs done and their total."""
+
+
+class Collated:
+    """Graphs laid out end to end once, so that any batch of them is a few gathers."""
+
+    def __init__(self, graphs: list[Data]) -> None:
+        self.x = torch.cat([g.x for g in graphs]).contiguous()
+        self.y = torch.cat([g.y.view(-1) for g in graphs])
+        self.edges = torch.cat([g.edge_index for g in graphs], dim=1)
+        self.nodes = torch.tensor([int(g.num_nodes) for g in graphs])
+        self.links = torch.tensor([g.edge_index.shape[1] for g in graphs])
+        self.first_node = self.nodes.cumsum(0) - self.nodes
+        self.first_link = self.links.cumsum(0) - self.links
+
+    def batch(self, index: Tensor) -> Any:
+        """The chosen graphs as one PyG batch."""
+        nodes, links = self.nodes[index], self.links[index]
+        graph = torch.repeat_interleave(nodes)
+        ptr = torch.cat([nodes.new_zeros(1), nodes.cumsum(0)])
+        chosen = torch.arange(int(ptr[-1])) + (self.first_node[index] - ptr[:-1])[graph]
+        which = torch.repeat_interleave(links)
+        start = self.first_link[index] - (links.cumsum(0) - links)
+        edges = self.edges[:, torch.arange(len(which)) + start[which]] + ptr[:-1][which]
+        batch = Batch(x=self.x[chosen], edge_index=edges, y=self.y[index], batch=graph, ptr=ptr)
+        batch.num_nodes = int(ptr[-1])
+        return batch
+
+
+@dataclass
+class History:
+    """What happened during training, epoch by epoch, and what was kept."""
+
+    val_acc: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    mark_loss: list[float] = field(default_factory=list)
+    best_epoch: int = -1
+    best_val_acc: float = -1.0
+    best_matches: int = -1
+    test_acc: float = float("nan")
+
+
+def train(
+    model: nn.Module,
+    task: Task,
+    mark: Watermark | None = None,
+    *,
+    epochs: int = 100,
+    lr: float = 0.01,
+    weight_decay: float = 5e-4,
+    batch_size: int = 64,
+    seed: int = 41,
+    select: bool = True,
+    progress: Progress | None = None,
+) -> History:
+    """Train in place and keep the checkpoint with the best validation accuracy.
+
+    With a mark, an epoch is only eligible once the mark is in: among the epochs seen, those with the
+    most matches, up to 95 % of them, come first. `select=False` keeps the last epoch.
+    """
+    history = History()
+    optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
+    held = Collated(task.graphs) if task.level == "graph" else None
+    best: dict[str, Tensor] = {}
+    step = 0
+    with seeded(seed):
+        for epoch in range(epochs):
+            model.train()
+            total, marked = 0.0, 0.0
+            for batch, rows in _batches(task, held, batch_size):
+                task_loss, mark_loss = _step(model, batch, rows, mark, step, lr)
+                optimiser.zero_grad()
+                (task_loss + mark_loss).backward()
+                optimiser.step()
+                _project(model)
+                total += float(task_loss.detach())
+                marked += float(mark_loss.detach())
+                step += 1
+            history.loss.append(total)
+            history.mark_loss.append(marked)
+            history.val_acc.append(accuracy(model, task, task.val, held))
+            if _better(model, mark, history, 0.95) or not select:
+                history.best_epoch = epoch
+                best = {k: v.detach().clone() for k, v in model.state_dict().items()}
+            if progress:
+                progress(epoch + 1, epochs)
+    if best:
+        model.load_state_dict(best)
+    model.eval()
+    history.test_acc = accuracy(model, task, task.test, held)
+    return history
+
+
+def _step(
+    model: nn.Module, batch: Any, rows: Tensor | None, mark: Watermark | None, step: int, lr: float
+) -> tuple[Tensor, Tensor]:
+    """Task loss and weighted mark loss of one batch."""
+    wanted = batch.y if rows is None else batch.y[rows]
+
+    def task_loss(scores: Tensor) -> Tensor:
+        return cross_entropy(scores if rows is None else scores[rows], wanted)
+
+    if mark is None:
+        return task_loss(call(model, batch)), batch.x.new_zeros(())
+    if mark.recipe.joint:
+        joint = mark.mix(batch, step=step)
+        return task_loss(joint(model)), joint.loss()
+    shift = _shift(model, mark, lambda net: task_loss(call(net, batch)), lr)
+    return task_loss(call(model, batch)), mark.loss(model, step=step, beside=batch, at=shift)
+
+
+def _shift(
+    model: nn.Module, mark: Watermark, task_loss: Callable[[nn.Module], Tensor], lr: float
+) -> dict[str, Tensor]:
+    """Where the mark should hold as well: after simulated fine-tuning, under weight noise, or both."""
+    shift: dict[str, Tensor] = {}
+    if mark.recipe.simulate:
+        shift = simulated_steps(model, task_loss, mark.recipe.simulate, lr)
+    if mark.recipe.noise:
+        noise = weight_noise(model, mark.recipe.noise)
+        shift = {name: value + shift.get(name, 0) for name, value in noise.items()}
+    return shift
+
+
+def weight_noise(model: nn.Module, scale: float) -> dict[str, Tensor]:
+    """Gaussian noise for every weight matrix, relative to its mean absolute weight."""
+    return {
+        name: scale * value.detach().abs().mean() * torch.randn_like(value)
+        for name, value in model.named_parameters()
+        if value.dim() >= 2
+    }
+
+
+def simulated_steps(
+    model: nn.Module, task_loss: Callable[[nn.Module], Tensor], steps: int, lr: float
+) -> dict[str, Tensor]:
+    """How the parameters would move in a few steps of fine-tuning on the task alone."""
+    twin = copy.deepcopy(model)
+    optimiser = torch.optim.Adam(twin.parameters(), lr=lr)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        task_loss(twin).backward()
+        optimiser.step()
+    before = dict(model.named_parameters())
+    return {name: (p - before[name]).detach() for name, p in twin.named_parameters()}
+
+
+def _batches(
+    task: Task, held: Collated | None, batch_size: int
+) -> Iterator[tuple[Any, Tensor | None]]:
+    """Shuffled batches of training graphs, or the one graph with its training nodes."""
+    if held is None:
+        yield task.graphs[0], task.train
+        return
+    order = task.train[torch.randperm(len(task.train))]
+    for index in order.split(batch_size):
+        yield held.batch(index), None
+
+
+def _project(model: nn.Module) -> None:
+    head = getattr(model, "perception", None)
+    if head is not None:
+        head.project()
+
+
+def _better(model: nn.Module, mark: Watermark | None, history: History, enough: float) -> bool:
+    """Whether the epoch just done beats the best so far; the mark is read only where it matters."""
+    val_acc = history.val_acc[-1]
+    if mark is None:
+        better = val_acc > history.best_val_acc
+    else:
+        goal = int(enough * mark.m)
+        if history.best_matches >= goal and val_acc < history.best_val_acc:
+            return False
+        matches = min(goal, mark.count(model))
+        before = min(goal, history.best_matches)
+        better = (matches, val_acc) >= (before, history.best_val_acc)
+        if better:
+            history.best_matches = matches
+    if better:
+        history.best_val_acc = val_acc
+    return better
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, task: Task, rows: Tensor, held: Collated | None = None) -> float:
+    """Share of the chosen graphs or nodes whose top class is right."""
+    with politely(model):
+        if task.level == "node":
+            data = task.graphs[0]
+            return float((call(model, data)[rows].argmax(-1) == data.y[rows]).float().mean())
+        batch = (held or Collated(task.graphs)).batch(rows)
+        return float((call(model, batch).argmax(-1) == batch.y).float().mean())

@@ -1,0 +1,5 @@
+"""The version, in one place."""
+
+from importlib.metadata import version
+
+__version__ = version("invgnn")

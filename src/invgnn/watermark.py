@@ -1,0 +1,513 @@
+"""Watermark: a secret, its carriers, and how they are taught to a model and read back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from invgnn import files, null
+from invgnn.carriers import Carriers, Sampler, population
+from invgnn.errors import DataError, ParameterError, SuspectError
+from invgnn.graphs import Graphs
+from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
+from invgnn.query import (
+    Access,
+    Forward,
+    Observation,
+    Reading,
+    Suspect,
+    answer,
+    ask,
+    observe,
+    to_batch,
+    unwrap,
+)
+from invgnn.randomness import kept
+from invgnn.recipe import Recipe, logistic_loss, mse_loss, perception_loss, standardise
+from invgnn.seal import require_passphrase
+from invgnn.secret import Secret
+
+Key = Literal["keyed", "plain"]
+FORMAT = 1
+ORDINARY = 64
+"""How many ordinary task inputs a mark keeps, to tell a model's usual answers from its unusual ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a suspect said: one number per carrier, and its answers on ordinary inputs."""
+
+    reading: Reading
+    carriers: NDArray[np.float64]
+    ordinary: NDArray[np.float64]
+
+    @property
+    def queries(self) -> int:
+        """How many graphs the suspect was asked about."""
+        return len(self.carriers) + len(self.ordinary)
+
+    @property
+    def standard(self) -> NDArray[np.float64]:
+        """Carrier answers in standard deviations of the suspect's own ordinary answers."""
+        if self.reading.access in {"perception", "labels"}:
+            return self.carriers
+        values = standardise(torch.from_numpy(self.carriers), torch.from_numpy(self.ordinary))
+        return np.asarray(values.numpy(), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Watermark:
+    """A mark: everything derives from the secret and the context it is bound to.
+
+    Draw one with `Watermark.draw`, teach it with `loss` or `mix`, read a suspect with `read`, and
+    keep it with `save`. The bits are re-derived, never stored.
+    """
+
+    secret: Secret
+    context: dict[str, Any]
+    carriers: Graphs
+    ordinary: Graphs
+    scale: Scale
+    recipe: Recipe = field(default_factory=Recipe)
+    rejected: dict[str, int] = field(default_factory=dict)
+    forward: Forward | None = None
+
+    @classmethod
+    def draw(
+        cls,
+        secret: Secret,
+        data: Any,
+        *,
+        m: int = 128,
+        access: Access | Sequence[Access] = ("embedding", "logits"),
+        layer: str = "auto",
+        feature: Literal["projection", "confidence"] = "projection",
+        classes: int | None = None,
+        invariant: str = "lambda2",
+        key: Key = "keyed",
+        gap: float | None = None,
+        statistic: str = "combined",
+        sampler: Sampler | None = None,
+        recipe: Recipe | None = None,
+        forward: Forward | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Watermark:
+        """A fresh mark for a task.
+
+        data       the task's training graphs (a list of PyG `Data` or a data set), or for a node task
+                   the one training graph, or `Graphs` of your own
+        access     where a suspect may be read, all declared now; the mark is embedded at all of them
+        key        `keyed`: bits from the secret (default); `plain`: bits from the invariant, as in the
+                   paper, whose verdicts need the `models` null
+        gap        smallest distance of a target from one half (default 0.25 keyed, 0 plain)
+        forward    how to call an unusual model on a PyG batch; not stored in files
+        """
+        null.check_m(m)
+        reference, level = population(data)
+        sampler = sampler or Sampler()
+        gap = (0.25 if key == "keyed" else 0.0) if gap is None else gap
+        _check(key, gap, statistic)
+        names = [access] if isinstance(access, str) else list(access)
+        readings = [Reading(a, layer, feature, classes).record() for a in names]
+        if not readings:
+            raise ParameterError("no access is declared", "declare at least one, e.g. 'logits'")
+        context = {
+            "format": FORMAT,
+            "m": m,
+            "key": key,
+            "invariant": invariant,
+            "gap": gap,
+            "sampler": sampler.record(),
+            "level": level,
+            "reference": reference.digest(),
+            "readings": readings,
+            "statistic": statistic,
+        }
+        bound = _bind(context)
+        scale = Scale.fit(find_invariant(invariant)(reference))
+
+        def side(graphs: Graphs) -> NDArray[np.int64]:
+            t = scale(find_invariant(invariant)(graphs))
+            return np.where(np.abs(t - 0.5) < gap, -1, plain_bits(t)).astype(np.int64)
+
+        drawn = Carriers.draw(
+            reference,
+            m,
+            secret.derive("carriers", bound),
+            sampler,
+            side if key == "plain" else None,
+            progress,
+        )
+        usual = secret.derive("ordinary", bound).permutation(len(reference))[:ORDINARY]
+        return cls(
+            secret=secret,
+            context=context,
+            carriers=drawn.graphs,
+            ordinary=reference.take(np.sort(usual)),
+            scale=scale,
+            recipe=recipe or Recipe(),
+            rejected=dict(drawn.rejected),
+            forward=forward,
+        )
+
+    # -- what derives from the secret ---------------------------------------------------------
+
+    @property
+    def m(self) -> int:
+        """How many carriers, and so bits."""
+        return int(self.context["m"])
+
+    @property
+    def bound(self) -> str:
+        """Digest of the context every derivation is bound to."""
+        return _bind(self.context)
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """The declared readings, the first being the default."""
+        return [Reading(**record) for record in self.context["readings"]]
+
+    @cached_property
+    def perceived(self) -> NDArray[np.float64]:
+        """The normalised invariant of every carrier, in [0, 1]."""
+        return self.scale(find_invariant(self.context["invariant"])(self.carriers))
+
+    @cached_property
+    def bits(self) -> NDArray[np.int64]:
+        """The balanced key, one bit per carrier."""
+        if self.context["key"] == "plain":
+            return plain_bits(self.perceived).astype(np.int64)
+        stream = self.secret.derive("bits", self.bound, self.carriers.digest())
+        return stream.balanced(self.m).astype(np.int64)
+
+    @cached_property
+    def targets(self) -> NDArray[np.float64]:
+        """What the model should perceive on each carrier."""
+        if self.context["key"] == "plain":
+            return self.perceived
+        return keyed_targets(self.perceived, self.bits, self.context["gap"])
+
+    def direction(self, access: str, width: int) -> Tensor:
+        """The secret's ±1 vector for reading `width` numbers; half of them +1 for class scores."""
+        stream = self.secret.derive("projection", self.bound, access, width)
+        if access == "embedding":
+            return torch.from_numpy(np.array(stream.signs(width), dtype=np.float64))
+        signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)
+        return torch.from_numpy(signs[stream.permutation(width)])
+
+    def reading(self, access: Access | None = None) -> Reading:
+        """The declared reading at an access level, by default the first."""
+        for reading in self.readings:
+            if access in {None, reading.access}:
+                return reading
+        declared = ", ".join(r.access for r in self.readings)
+        raise ParameterError(
+            f"access {access!r} was not declared when this mark was drawn",
+            f"declared: {declared}; a reading chosen after the fact proves nothing",
+        )
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(
+        self, suspect: Suspect, access: Access | None = None, forward: Forward | None = None
+    ) -> Answers:
+        """Ask a suspect about carriers and ordinary inputs, in the secret's order."""
+        reading = self.reading(access)
+        asked = Graphs.concat([self.carriers, self.ordinary])
+        order = self.secret.derive("order", self.bound).permutation(len(asked))
+        said = np.empty(len(asked))
+        said[order] = ask(
+            suspect, asked.take(order), reading, self.direction, forward or self.forward
+        )
+        return Answers(reading, said[: self.m], said[self.m :])
+
+    def weigh(self, answers: Answers) -> null.Evidence:
+        """The evidence in a suspect's answers under the declared statistic."""
+        fixed = answers.reading.access in {"perception", "labels"}
+        threshold = 0.5 if fixed else None
+        return null.log_p(answers.carriers, self.bits, self.context["statistic"], threshold)
+
+    def count(self, model: nn.Module) -> int:
+        """Fewest bits read right in a model over the declared readings."""
+        return min(self.weigh(self.read(model, r.access)).t for r in self.readings)
+
+    # -- embedding ----------------------------------------------------------------------------
+
+    def loss(
+        self,
+        model: nn.Module,
+        *,
+        step: int = 0,
+        beside: Any = None,
+        at: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """β times the mark's loss, from a forward of its own: add it to the task loss.
+
+        The pass runs in evaluation mode on copies of the buffers, so the model, its mode, its
+        statistics and the random state stay exactly as they were. With `recipe.ratio` a subset of
+        the carriers is used, sized by the task batch `beside` it and chosen by the `step`. `at`
+        evaluates with every named parameter shifted (weight noise, simulated fine-tuning) while the
+        gradient goes to the parameters themselves.
+        """
+        chosen = self._chosen(beside, step)
+        carriers = self.carriers if chosen is None else self.carriers.take(chosen)
+        batch = self._batch(carriers, _device(model), keep=chosen is None)
+        answers = _own_forward(self, unwrap(model), batch, at or {})
+        size = len(carriers)
+        total = torch.stack([
+            self._reading_loss(r, said[:size], said[size:], chosen)
+            for r, said in zip(self.readings, answers, strict=True)
+        ]).mean()
+        return self.recipe.beta * total
+
+    def mix(self, batch: Any, *, step: int = 0) -> Joint:
+        """The task batch with the carriers in it: call the result on the model, then take its loss.
+
+        `recipe.ratio` decides how many carriers ride along; None means all. Call `step` with the
+        number of the optimiser step so that every carrier gets its turn.
+        """
+        return Joint(self, batch, self._chosen(batch, step))
+
+    def _chosen(self, batch: Any, step: int) -> NDArray[np.int64] | None:
+        if self.recipe.ratio is None:
+            return None
+        if batch is None:
+            raise ParameterError("a ratio is a share of a batch", "pass beside=batch")
+        share = self.recipe.ratio / (1 - self.recipe.ratio)
+        return self.subset(step, max(1, round(share * _num_graphs(batch))))
+
+    def subset(self, step: int, count: int) -> NDArray[np.int64]:
+        """Carriers of one step: all get their turn before any comes again."""
+        count = min(count, self.m)
+        turns = self.m // count
+        order = self.secret.derive("steps", self.bound, step // turns).permutation(self.m)
+        start = (step % turns) * count
+        return np.asarray(order[start : start + count], dtype=np.int64)
+
+    def _reading_loss(
+        self, reading: Reading, said: Tensor, usual: Tensor, chosen: NDArray[np.int64] | None
+    ) -> Tensor:
+        index = slice(None) if chosen is None else chosen
+        if reading.access == "perception":
+            return perception_loss(said, torch.as_tensor(self.targets[index]).to(said))
+        standard = said if reading.access == "labels" else standardise(said, usual)
+        if self.recipe.loss == "mse":
+            return mse_loss(standard, torch.as_tensor(self.targets[index]).to(said))
+        return logistic_loss(standard, torch.as_tensor(self.bits[index]).to(said), self.recipe.margin)
+
+    def _batch(self, carriers: Graphs, device: torch.device, *, keep: bool) -> Any:
+        """Carriers and ordinary inputs on a device; the whole set is made once."""
+        held = self.__dict__.setdefault("_batches", {})
+        if keep and device in held:
+            return held[device]
+        batch = to_batch(Graphs.concat([carriers, self.ordinary])).to(device)
+        if keep:
+            held[device] = batch
+        return batch
+
+    # -- files --------------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of what the mark is: its context and its carriers, not the secret."""
+        return hashlib.sha256(f"{self.bound}{self.carriers.digest()}".encode()).hexdigest()
+
+    def save(
+        self,
+        path: str | Path,
+        passphrase: str | None = None,
+        *,
+        insecure_no_passphrase: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the mark, secret included, encrypted and readable by you alone."""
+        require_passphrase(passphrase, insecure_no_passphrase)
+        body = {
+            "context": self.context,
+            "recipe": self.recipe.record(),
+            "rejected": self.rejected,
+            "scale": [self.scale.low, self.scale.high],
+            "carriers": self.carriers.digest(),
+        }
+        tensors = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
+        tensors |= _pack("carriers", self.carriers) | _pack("ordinary", self.ordinary)
+        files.write(
+            path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite
+        )
+
+    @classmethod
+    def load(
+        cls, path: str | Path, passphrase: str | None = None, *, forward: Forward | None = None
+    ) -> Watermark:
+        """The mark in a file; `forward` is how to call an unusual model."""
+        held = files.read(path, "mark", passphrase=passphrase)
+        return cls(
+            secret=Secret(held.tensors["secret"].tobytes()),
+            context=held.body["context"],
+            carriers=_unpack("carriers", held.tensors),
+            ordinary=_unpack("ordinary", held.tensors),
+            scale=Scale(*held.body["scale"]),
+            recipe=Recipe(**held.body["recipe"]),
+            rejected=held.body["rejected"],
+            forward=forward,
+        )
+
+    def replace(self, **changes: Any) -> Watermark:
+        """The same mark with another recipe or another way to call the model."""
+        extra = set(changes) - {"recipe", "forward"}
+        if extra:
+            raise ParameterError(f"{', '.join(sorted(extra))} is bound to the secret", "draw again")
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        accesses = "+".join(r.access for r in self.readings)
+        return (
+            f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
+            f"{accesses}, {self.digest[:12]})"
+        )
+
+
+class Joint:
+    """A task batch with carriers in it, for one forward pass and one loss."""
+
+    def __init__(self, mark: Watermark, task: Any, chosen: NDArray[np.int64] | None) -> None:
+        self.mark, self.chosen = mark, chosen
+        for name in ("edge_attr", "edge_weight"):
+            if getattr(task, name, None) is not None:
+                raise DataError(
+                    f"the task batch has {name} and carriers have none to mix in",
+                    "use loss = task_loss + mark.loss(model) with a forward= that supplies it",
+                )
+        self.carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
+        extra = mark._batch(self.carriers, task.x.device, keep=chosen is None)
+        self.level = mark.context["level"]
+        if self.level == "graph":  # the task graphs themselves are the ordinary inputs
+            nodes, edges = self.carriers.num_nodes, 2 * len(self.carriers.edges)
+            extra = _part(extra, len(self.carriers), nodes, edges)
+        self.tasks, self.nodes = _num_graphs(task), int(task.num_nodes)
+        self.batch = _joined(task, extra, self.tasks)
+        self.seen: list[Tensor] = []
+        self.model: nn.Module | None = None
+
+    def __call__(self, model: nn.Module) -> Tensor:
+        """One forward over task inputs and carriers; returns the scores of the task inputs only."""
+        layer = next((r.layer for r in self.mark.readings if r.hidden), None)
+        seen = observe(model, self.batch, layer, self.mark.forward)
+        self.seen = [answer(seen, r, self.mark.direction, model) for r in self.mark.readings]
+        rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
+        return seen.scores[:rows]
+
+    def loss(self) -> Tensor:
+        """β times the mark's loss for the forward pass just made."""
+        if not self.seen:
+            raise SuspectError("no forward pass was made", "call the joint batch on the model first")
+        first, last = self.tasks, self.tasks + len(self.carriers)
+        losses = [
+            self.mark._reading_loss(
+                reading, said[first:last], said[last:] if self.level == "node" else said[:first],
+                self.chosen,
+            )
+            for reading, said in zip(self.mark.readings, self.seen, strict=True)
+        ]
+        return self.mark.recipe.beta * torch.stack(losses).mean()
+
+
+class _Caller(nn.Module):
+    """A model and the way to read it, as one module whose parameters can be swapped for a call."""
+
+    def __init__(self, mark: Watermark, model: nn.Module) -> None:
+        super().__init__()
+        self.mark, self.model = mark, model
+
+    def forward(self, batch: Any) -> list[Tensor]:
+        layer = next((r.layer for r in self.mark.readings if r.hidden), None)
+        seen: Observation = observe(self.model, batch, layer, self.mark.forward)
+        return [answer(seen, r, self.mark.direction, self.model) for r in self.mark.readings]
+
+
+def _own_forward(
+    mark: Watermark, model: nn.Module, batch: Any, at: Mapping[str, Tensor]
+) -> list[Tensor]:
+    swapped = {f"model.{name}": value.clone() for name, value in model.named_buffers()}
+    parameters = dict(model.named_parameters())
+    swapped |= {f"model.{name}": parameters[name] + shift.detach() for name, shift in at.items()}
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        with kept():
+            caller = _Caller(mark, model)
+            return list(torch.func.functional_call(caller, swapped, (batch,)))
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _bind(context: dict[str, Any]) -> str:
+    return hashlib.sha256(b"invgnn/context/1" + files.canonical_json(context)).hexdigest()
+
+
+def _check(key: str, gap: float, statistic: str) -> None:
+    if key not in {"keyed", "plain"}:
+        raise ParameterError(f"unknown key {key!r}", "choose 'keyed' or 'plain'")
+    if not 0 <= gap <= 0.5:
+        raise ParameterError(f"gap={gap} is not in [0, 0.5]", "0.25 suits most tasks")
+    if statistic not in null.STATISTICS:
+        raise ParameterError(
+            f"unknown statistic {statistic!r}", f"choose one of {', '.join(null.STATISTICS)}"
+        )
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def _num_graphs(batch: Any) -> int:
+    return int(batch.num_graphs) if getattr(batch, "ptr", None) is not None else 1
+
+
+def _part(batch: Any, graphs: int, nodes: int, edges: int) -> Any:
+    """The first graphs of a batch."""
+    return Batch(
+        x=batch.x[:nodes],
+        edge_index=batch.edge_index[:, :edges],
+        batch=batch.batch[:nodes],
+        ptr=batch.ptr[: graphs + 1],
+    )
+
+
+def _joined(task: Any, extra: Any, tasks: int) -> Any:
+    nodes = int(task.num_nodes)
+    own = getattr(task, "batch", None)
+    own = task.x.new_zeros(nodes, dtype=torch.long) if own is None else own
+    ptr = getattr(task, "ptr", None)
+    ptr = torch.tensor([0, nodes], device=task.x.device) if ptr is None else ptr
+    if task.x.shape[1] != extra.x.shape[1]:
+        raise DataError(
+            f"the batch has {task.x.shape[1]} features, the carriers {extra.x.shape[1]}",
+            "draw the mark from the data the model is trained on",
+        )
+    return Batch(
+        x=torch.cat([task.x, extra.x.to(task.x.dtype)]),
+        edge_index=torch.cat([task.edge_index, extra.edge_index + nodes], dim=1),
+        batch=torch.cat([own, extra.batch + tasks]),
+        ptr=torch.cat([ptr, extra.ptr[1:] + nodes]),
+    )
+
+
+def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:
+    packed: dict[str, NDArray[Any]] = {f"{name}.ptr": graphs.ptr, f"{name}.edges": graphs.edges}
+    return packed if graphs.x is None else packed | {f"{name}.x": graphs.x}
+
+
+def _unpack(name: str, tensors: Mapping[str, Any]) -> Graphs:
+    return Graphs(tensors[f"{name}.ptr"], tensors[f"{name}.edges"], tensors.get(f"{name}.x"))

@@ -1,0 +1,120 @@
+"""Writes the bad files beside it, each named by its one defect: python tests/abuse/make.py
+
+They are committed: a reader that starts to accept one of them fails the tests.
+"""
+
+import json
+from pathlib import Path
+from unittest import mock
+
+from invgnn import files
+
+HERE = Path(__file__).parent
+ONE = {"data": files._Raw("U8", (4,), b"\1\2\3\4")}
+SHORT = {"secret": ONE["data"]}
+SEAL = {"kdf": "argon2id", "salt": "00" * 16, "nonce": "00" * 12, **files.Kdf(64, 1, 4)._asdict()}
+BOX = {"sealed": files._Raw("U8", (32,), bytes(32))}
+
+
+def clear(kind="mark", version=1, body=None, tensors=ONE, **other):
+    body = {} if body is None else body
+    digest = files._digest(kind, version, body, tensors)
+    return {"kind": kind, "version": version, "digest": digest, "body": body, **other}
+
+
+def good(kind="mark", **about):
+    return files._pack(clear(kind, **about), ONE)
+
+
+def sealed(tensors=BOX, **seal):
+    meta = {"kind": "secret", "version": 1, "sealed": {**SEAL, **seal}}
+    return files._pack(meta, tensors)
+
+
+def raw(header, data=b""):
+    """A file with exactly this header, well-formed or not."""
+    head = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + data
+
+
+def noted(notes):
+    """A safetensors file without tensors and with this metadata."""
+    return raw({"__metadata__": notes})
+
+
+def inside(meta):
+    """A correctly sealed file (passphrase "open") around a clear container with this metadata."""
+    with mock.patch("os.urandom", bytes):  # zeros: the same file at every run
+        return files._seal(files._pack(meta, ONE), "secret", "open", files.Kdf(64, 1, 4))
+
+
+def files_by_defect():
+    mark = good()
+    spaced = json.dumps(clear(), sort_keys=True)
+    no_body = {k: v for k, v in clear().items() if k != "body"}
+    return {
+        "empty.bin": b"",
+        "garbage.bin": b"GIF89a, or so it says: no container\n" * 4,
+        "three-bytes.bin": b"abc",
+        "header-too-long.bin": (10**15).to_bytes(8, "little") + b"{}",
+        "header-empty.bin": bytes(16),
+        "header-not-json.bin": raw(b"{" * 64),
+        "header-nested-deep.bin": raw(b"[" * 20_000),
+        "header-a-list.bin": raw([1, 2]),
+        "truncated.mark": mark[:-2],
+        "truncated-header.mark": mark[:40],
+        "trailing-bytes.mark": mark + b"more",
+        "no-metadata.safetensors": raw({}),
+        "foreign.safetensors": noted({"format": "pt"}),
+        "metadata-not-json.mark": noted({"invgnn": "{kind:"}),
+        "metadata-a-list.mark": noted({"invgnn": '["kind","version"]'}),
+        "metadata-with-spaces.mark": noted({"invgnn": spaced}),
+        "metadata-nan.mark": noted(
+            {"invgnn": '{"body":{"x":NaN},"digest":"","kind":"mark","version":1}'}
+        ),
+        "metadata-of-others-too.mark": noted(
+            {"format": "pt", "invgnn": files.canonical_json(clear(tensors={})).decode()}
+        ),
+        "metadata-field-too-many.mark": files._pack(clear(extra=1), ONE),
+        "metadata-without-body.mark": files._pack(no_body, ONE),
+        "body-a-list.mark": files._pack({**clear(), "body": [1]}, ONE),
+        "version-true.mark": files._pack({**clear(), "version": True}, ONE),
+        "version-zero.mark": good(version=0),
+        "newer-version.mark": good(version=2),
+        "newer-version-of-other-form.mark": files._pack(
+            {"kind": "mark", "version": 9, "new": [1]}, ONE
+        ),
+        "wrong-kind.mark": good("model"),
+        "altered-tensor.model": good("model")[:-1] + b"\xff",
+        "altered-digest.model": files._pack({**clear("model"), "digest": "0" * 64}, ONE),
+        "altered-body.model": files._pack({**clear("model"), "body": {"classes": 3}}, ONE),
+        "altered-kind.mark": files._pack({**clear("model"), "kind": "mark"}, ONE),
+        "unknown-dtype.mark": raw(
+            {
+                "__metadata__": {"invgnn": files.canonical_json(clear()).decode()},
+                "data": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
+            },
+            b"\1\2\3\4",
+        ),
+        "huge-kdf-memory.secret": sealed(memory_kib=2**31),
+        "huge-kdf-iterations.secret": sealed(iterations=10**9),
+        "huge-kdf-lanes.secret": sealed(lanes=65, memory_kib=65536),
+        "kdf-zero-iterations.secret": sealed(iterations=0),
+        "kdf-memory-below-lanes.secret": sealed(memory_kib=8),
+        "kdf-memory-text.secret": sealed(memory_kib="64"),
+        "kdf-unknown.secret": sealed(kdf="md5"),
+        "seal-short-salt.secret": sealed(salt="00"),
+        "seal-field-too-many.secret": sealed(pepper=1),
+        "seal-without-box.secret": sealed(tensors={}),
+        "seal-a-number.secret": files._pack({"kind": "secret", "version": 1, "sealed": 7}, BOX),
+        "sealed-nonsense.secret": sealed(),
+        "sealed-other-kind.secret": inside(clear("mark")),
+        "sealed-twice.secret": inside({"kind": "secret", "version": 1, "sealed": SEAL}),
+        "secret-too-short.secret": files._pack(clear("secret", tensors=SHORT), SHORT),
+        "secret-of-other-name.secret": good("secret"),
+    }
+
+
+if __name__ == "__main__":
+    for name, data in files_by_defect().items():
+        (HERE / name).write_bytes(data)
