@@ -29,9 +29,7 @@ class Reference:
     def bytes(self, n):
         first, last = self.position, self.position + n
         blocks = range(first // 4096, last // 4096 + 1)
-        text = b"".join(
-            hashlib.shake_256(self.key + i.to_bytes(8, "little")).digest(4096) for i in blocks
-        )
+        text = b"".join(hashlib.shake_256(self.key + i.to_bytes(8, "little")).digest(4096) for i in blocks)
         self.position = last
         return text[first % 4096 :][:n]
 

@@ -12,13 +12,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from invgnn.carriers import Reference as Reference
     from invgnn.carriers import Sampler as Sampler
     from invgnn.errors import InvgnnError as InvgnnError
     from invgnn.graphs import Graphs as Graphs
     from invgnn.models import load_model as load_model
     from invgnn.models import save_model as save_model
     from invgnn.perception import attach_head as attach_head
-    from invgnn.query import Reading as Reading
+    from invgnn.reading import Reading as Reading
     from invgnn.recipe import Recipe as Recipe
     from invgnn.report import write_report as write_report
     from invgnn.secret import Secret as Secret
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "Graphs": "graphs",
     "InvgnnError": "errors",
-    "Reading": "query",
+    "Reading": "reading",
     "Recipe": "recipe",
+    "Reference": "carriers",
     "Sampler": "carriers",
     "Secret": "secret",
     "Task": "tasks",
@@ -51,7 +53,8 @@ _HOMES = {
     "verify": "verdict",
     "write_report": "report",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - names are loaded on first use: torch and PyG take seconds
+# Names are loaded on first use: torch and PyG take seconds to import.
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstwo
 
+from invgnn.counts import clustering, degrees
 from invgnn.errors import CarrierError, DataError, ParameterError
-from invgnn.graphs import (
-    Draws,
-    Graphs,
-    clustering,
-    degrees,
-    label_nodes,
-    rewire,
-    sample_subgraphs,
-    wl_hash,
-)
+from invgnn.graphs import Draws, Graphs
+from invgnn.invariants import Scale, find_invariant
+from invgnn.rewiring import rewire, sample_subgraphs
 from invgnn.secret import public_stream
+from invgnn.wl import label_nodes, wl_hash
 
 SUBGRAPHS = 1000
 """How many connected subgraphs stand for the population of a node task."""
@@ -32,25 +27,81 @@ Quota = Callable[[Graphs], NDArray[np.int64]]
 """Sorts candidates into class 0, class 1, or -1 for neither; both classes are filled equally."""
 
 
-def population(data: Any) -> tuple[Graphs, Literal["graph", "node"]]:
-    """The public reference graphs of a task, and whether it classifies graphs or nodes.
+class Reference:
+    """The public population a mark is drawn from, and the statistics carriers are compared with.
 
-    Training graphs stand for themselves. One single graph (a PyG `Data`) is a node task: connected
-    random subgraphs of 12 to 32 nodes stand for it, drawn with a public seed so that everybody gets
-    the same.
+    Whoever draws many marks from the same data makes one of these first: nothing is computed twice.
     """
-    if isinstance(data, Graphs):
-        return data, "graph"
-    if getattr(data, "edge_index", None) is None:
-        return Graphs.from_data(data), "graph"
-    whole = Graphs.from_data([data])
-    found = sample_subgraphs(whole, SUBGRAPHS, public_stream("reference", whole.digest()))
-    if len(found) < SUBGRAPHS // 10:
-        raise DataError(
-            f"only {len(found)} of {SUBGRAPHS} random subgraphs reach 12 nodes",
-            "the graph falls into small pieces; mark it as a task over whole graphs",
-        )
-    return found, "node"
+
+    def __init__(self, graphs: Graphs, level: Literal["graph", "node"] = "graph") -> None:
+        if len(graphs) < 2:
+            raise DataError(
+                f"{len(graphs)} reference graph is no population to draw carriers from",
+                "pass all training graphs; for a node task pass the one graph itself, not a list",
+            )
+        if not len(graphs.edges):
+            raise DataError(
+                "the reference graphs have no edges, so nothing can be rewired",
+                "check edge_index; carriers need graphs with at least two edges",
+            )
+        self.graphs, self.level = graphs, level
+        self._scales: dict[str, Scale] = {}
+        self._hashes: dict[tuple[str, int], frozenset[bytes]] = {}
+
+    @classmethod
+    def of(cls, data: Any) -> Reference:
+        """The reference of a task: its training graphs, or the one graph of a node task.
+
+        Connected random subgraphs of 12 to 32 nodes stand for a single graph (a PyG `Data`), drawn
+        with a public seed so that everybody gets the same.
+        """
+        if isinstance(data, Reference):
+            return data
+        if isinstance(data, Graphs):
+            return cls(data)
+        if getattr(data, "edge_index", None) is None:
+            return cls(Graphs.from_data(data))
+        whole = Graphs.from_data([data])
+        found = sample_subgraphs(whole, SUBGRAPHS, public_stream("reference", whole.digest()))
+        if len(found) < SUBGRAPHS // 10:
+            raise DataError(
+                f"only {len(found)} of {SUBGRAPHS} random subgraphs reach 12 nodes",
+                "the graph falls into small pieces; mark it as a task over whole graphs",
+            )
+        return cls(found, "node")
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the graphs, to which a mark is bound."""
+        return self.graphs.digest()
+
+    @cached_property
+    def clustering(self) -> NDArray[np.float64]:
+        """Sorted clustering coefficients of all nodes."""
+        return np.sort(clustering(self.graphs))
+
+    @cached_property
+    def degrees(self) -> NDArray[np.float64]:
+        """Sorted degrees of all nodes."""
+        return np.sort(degrees(self.graphs).astype(np.float64))
+
+    def scale(self, invariant: str) -> Scale:
+        """The frozen normalisation of an invariant."""
+        if invariant not in self._scales:
+            self._scales[invariant] = Scale.fit(find_invariant(invariant)(self.graphs))
+        return self._scales[invariant]
+
+    def hashes(self, sampler: Sampler) -> frozenset[bytes]:
+        """Weisfeiler-Lehman hashes of all graphs."""
+        key = (sampler.wl, sampler.rounds)
+        if key not in self._hashes:
+            self._hashes[key] = frozenset(_hash(self.graphs, sampler))
+        return self._hashes[key]
+
+
+def _hash(graphs: Graphs, sampler: Sampler) -> list[bytes]:
+    labels = label_nodes(graphs.x) if sampler.wl == "features" and graphs.x is not None else None
+    return [key.tobytes() for key in wl_hash(graphs, labels, sampler.rounds)]
 
 
 @dataclass(frozen=True)
@@ -108,7 +159,7 @@ class Carriers:
     @classmethod
     def draw(
         cls,
-        reference: Graphs,
+        reference: Reference,
         m: int,
         draws: Draws,
         sampler: Sampler | None = None,
@@ -123,50 +174,37 @@ class Carriers:
 class _Drawing:
     """One run of the protocol: what was accepted so far and what the checks compare with."""
 
-    def __init__(self, reference: Graphs, m: int, sampler: Sampler, quota: Quota | None) -> None:
+    def __init__(self, reference: Reference, m: int, sampler: Sampler, quota: Quota | None) -> None:
         self.sampler, self.quota, self.m = sampler, quota, m
         self.rejected: Counter[str] = Counter()
-        self.pool = np.sort(clustering(reference))
-        self.seeds = reference.take(self._eligible(reference))
-        self.seen = {key.tobytes() for key in self._hash(reference)}
-        self.task_graphs = frozenset(self.seen)
+        self.pool = reference.clustering
+        self.task_graphs = reference.hashes(sampler)
+        self.seen = set(self.task_graphs)
+        self.seeds = self._eligible(reference)
         self.accepted: list[Graphs] = []
         self.room = np.array([m // 2, m - m // 2]) if quota else np.array([m, 0])
 
-    def _eligible(self, reference: Graphs) -> NDArray[np.int64]:
-        """Seeds small enough, rich enough to rewire, and of ordinary degrees (never changed by swaps)."""
-        if len(reference) < 2:
-            raise DataError(
-                f"{len(reference)} reference graph is no population to draw carriers from",
-                "pass the task's training graphs; for a node task use its random subgraphs",
-            )
-        sizes = reference.sizes
+    def _eligible(self, reference: Reference) -> Graphs:
+        """Seeds small and rich enough, and of ordinary degrees, which swaps never change."""
+        sizes = reference.graphs.sizes
         cap = np.quantile(sizes, self.sampler.size_quantile, method="lower")
-        edges = np.diff(reference.edge_ptr)
-        if not edges.any():
-            raise DataError(
-                "the reference graphs have no edges, so nothing can be rewired",
-                "check edge_index; carriers need graphs with at least two edges",
-            )
-        small, rich = sizes <= cap, edges >= 2
+        small, rich = sizes <= cap, np.diff(reference.graphs.edge_ptr) >= 2
+        seeds = reference.graphs.take(np.flatnonzero(small & rich))
+        values = degrees(seeds).astype(np.float64)
+        usual = _similar(values, seeds.ptr, reference.degrees, self.sampler.delta)
         self.rejected["seed larger than the size cap"] += int((~small).sum())
         self.rejected["seed with fewer than two edges"] += int((small & ~rich).sum())
-        found = np.flatnonzero(small & rich)
-        seeds = reference.take(found)
-        pool = np.sort(degrees(reference).astype(np.float64))
-        usual = _similar(degrees(seeds).astype(np.float64), seeds.ptr, pool, self.sampler.delta)
         self.rejected["seed with unusual degrees"] += int((~usual).sum())
         if not usual.any():
             raise self._starved("no reference graph can be a seed")
-        return found[usual]
+        return seeds.take(np.flatnonzero(usual))
 
     def run(self, draws: Draws, progress: Callable[[int], None] | None) -> Carriers:
         tried = 0
         while self.room.sum() > 0:
             if tried >= self.sampler.patience * self.m:
-                raise self._starved(
-                    f"only {self.m - int(self.room.sum())} of {self.m} carriers after {tried} candidates"
-                )
+                got = self.m - int(self.room.sum())
+                raise self._starved(f"{got} of {self.m} carriers after {tried} candidates")
             before = int(self.room.sum())
             self._wave(draws)
             tried += self.sampler.wave
@@ -195,7 +233,7 @@ class _Drawing:
     def _judge(self, graphs: Graphs, done: NDArray[np.int64]) -> NDArray[np.object_]:
         """Empty where a candidate passes, else the first check that refuses it."""
         reason = np.full(len(graphs), "", dtype=object)
-        known = np.array([key.tobytes() in self.task_graphs for key in self._hash(graphs)])
+        known = np.array([key in self.task_graphs for key in _hash(graphs, self.sampler)])
         alike = _similar(clustering(graphs), graphs.ptr, self.pool, self.sampler.delta)
         reason[~alike] = "unusual clustering"
         reason[known] = "same as a task graph"
@@ -204,7 +242,7 @@ class _Drawing:
 
     def _accept(self, graphs: Graphs) -> NDArray[np.object_]:
         """Take candidates in order while there is room, never two that look the same."""
-        keys = [key.tobytes() for key in self._hash(graphs)]
+        keys = _hash(graphs, self.sampler)
         classes = self.quota(graphs) if self.quota else np.zeros(len(graphs), dtype=np.int64)
         verdicts = np.full(len(graphs), "accepted", dtype=object)
         for i, (key, kind) in enumerate(zip(keys, classes.tolist(), strict=True)):
@@ -221,11 +259,6 @@ class _Drawing:
         if len(chosen):
             self.accepted.append(graphs.take(chosen))
         return verdicts
-
-    def _hash(self, graphs: Graphs) -> NDArray[np.uint64]:
-        coloured = self.sampler.wl == "features" and graphs.x is not None
-        labels = label_nodes(graphs.x) if coloured and graphs.x is not None else None
-        return wl_hash(graphs, labels, self.sampler.rounds)
 
     def _starved(self, what: str) -> CarrierError:
         counts = ", ".join(f"{name}: {n}" for name, n in self.rejected.most_common() if n)

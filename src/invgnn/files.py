@@ -35,6 +35,7 @@ _INTS = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "BOOL": "|b1"}
 _DTYPES = {**_FLOATS, **_INTS, "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"}
 _NAMES = {carrier: name for name, carrier in _DTYPES.items() if name != "BF16"}
 
+
 @dataclass(frozen=True)
 class Container:
     """What a file held, its digest already checked."""
@@ -150,9 +151,7 @@ def read_tensors(path: AnyPath) -> dict[str, Any]:
     if "invgnn" in notes:
         meta = _meta(notes, path)
         if "sealed" in meta:
-            raise PassphraseError(
-                f"{path} is sealed", "Open it as what it is, with its passphrase."
-            )
+            raise PassphraseError(f"{path} is sealed", "Open it as what it is, with its passphrase.")
         _check_digest(meta, raws, path)
     return {name: _tensor(name, raw, "torch") for name, raw in raws.items()}
 
@@ -304,11 +303,7 @@ def _seal(data: bytes, kind: str, passphrase: str, kdf: Kdf) -> bytes:
     return _pack(label(how), {"sealed": _Raw("U8", (len(box),), box)})
 
 
-def _unseal(
-    meta: dict[str, Any], raws: dict[str, _Raw], passphrase: str | None, path: AnyPath
-) -> bytes:
+def _unseal(meta: dict[str, Any], raws: dict[str, _Raw], passphrase: str | None, path: AnyPath) -> bytes:
     if list(raws) != ["sealed"]:
         raise _damaged(path, "its seal is malformed")
-    return seal.open_box(
-        meta["sealed"], raws["sealed"].data, passphrase, canonical_json(meta), path
-    )
+    return seal.open_box(meta["sealed"], raws["sealed"].data, passphrase, canonical_json(meta), path)

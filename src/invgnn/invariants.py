@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import ArpackError, eigsh
 
+from invgnn.counts import connected, degrees, triangles
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Floats, Graphs, Ints, connected, degrees, sum_runs, triangles
+from invgnn.graphs import Floats, Graphs, Ints, sum_runs
 
 Invariant: TypeAlias = Callable[[Graphs], Floats]
 
@@ -36,9 +37,7 @@ def invariant(function: Invariant) -> Invariant:
 def find_invariant(name: str) -> Invariant:
     """The invariant of this name."""
     if name not in INVARIANTS:
-        raise ParameterError(
-            f"no invariant {name!r}", f"use one of {', '.join(sorted(INVARIANTS))}"
-        )
+        raise ParameterError(f"no invariant {name!r}", f"use one of {', '.join(sorted(INVARIANTS))}")
     return INVARIANTS[name]
 
 
@@ -181,9 +180,7 @@ def _sparse_lambda2(g: Graphs) -> float:
 
 def _sparse_radius(g: Graphs) -> float:
     try:
-        found = eigsh(
-            _sparse_adjacency(g), k=1, which="LA", v0=_start(g), return_eigenvectors=False
-        )
+        found = eigsh(_sparse_adjacency(g), k=1, which="LA", v0=_start(g), return_eigenvectors=False)
     except ArpackError:
         found = np.linalg.eigvalsh(_dense_adjacency(g)[0])[-1:]
     return float(found[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,10 +55,10 @@ class Backbone(nn.Module):
         }
         last = hidden_channels if level == "graph" else out_channels
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), last]
-        self.convs = nn.ModuleList(
-            self.conv(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
-        self.head = Linear(hidden_channels, out_channels) if level == "graph" else None
+        self.convs = nn.ModuleList(self.conv(a, b) for a, b in pairwise(widths))
+        self.head: nn.Module | None = None
+        if level == "graph":
+            self.head = Linear(hidden_channels, out_channels)
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
         """One convolution of the kind this backbone is named after."""
@@ -78,10 +79,9 @@ class Backbone(nn.Module):
 
     def reset_parameters(self) -> None:
         """Fresh weights in place."""
-        for conv in self.convs:
-            conv.reset_parameters()
-        if self.head is not None:
-            self.head.reset_parameters()
+        for layer in (*self.convs, self.head):
+            if layer is not None:
+                layer.reset_parameters()
 
 
 class GCN(Backbone):
@@ -89,7 +89,7 @@ class GCN(Backbone):
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
         """A GCN convolution."""
-        return GCNConv(in_channels, out_channels)  # type: ignore[no-any-return]  # PyG is untyped here
+        return GCNConv(in_channels, out_channels)  # type: ignore[no-any-return]
 
 
 class GraphSAGE(Backbone):
@@ -97,7 +97,7 @@ class GraphSAGE(Backbone):
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
         """A SAGE convolution."""
-        return SAGEConv(in_channels, out_channels)  # type: ignore[no-any-return]  # PyG is untyped here
+        return SAGEConv(in_channels, out_channels)  # type: ignore[no-any-return]
 
 
 class GIN(Backbone):
@@ -105,7 +105,7 @@ class GIN(Backbone):
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
         """A GIN convolution around a two-layer MLP."""
-        return GINConv(MLP([in_channels, out_channels, out_channels]))  # type: ignore[no-any-return]  # PyG is untyped here
+        return GINConv(MLP([in_channels, out_channels, out_channels], plain_last=False))  # type: ignore[no-any-return]
 
 
 class SGC(Backbone):
@@ -129,12 +129,10 @@ class SGC(Backbone):
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
         """A two-hop SGC convolution."""
-        return SGConv(in_channels, out_channels, K=2)  # type: ignore[no-any-return]  # PyG is untyped here
+        return SGConv(in_channels, out_channels, K=2)  # type: ignore[no-any-return]
 
 
-BACKBONES: dict[str, type[Backbone]] = {
-    model.__name__: model for model in (GCN, GraphSAGE, SGC, GIN)
-}
+BACKBONES: dict[str, type[Backbone]] = {model.__name__: model for model in (GCN, GraphSAGE, SGC, GIN)}
 
 
 def build(architecture: dict[str, Any]) -> Backbone:
@@ -142,16 +140,14 @@ def build(architecture: dict[str, Any]) -> Backbone:
     kwargs = dict(architecture)
     name = kwargs.pop("name", None)
     if name not in BACKBONES:
-        raise ParameterError(
-            f"unknown backbone {name!r}", f"choose one of {', '.join(sorted(BACKBONES))}"
-        )
+        raise ParameterError(f"unknown backbone {name!r}", f"choose one of {', '.join(sorted(BACKBONES))}")
     return BACKBONES[name](**kwargs)
 
 
-def save_model(path: str | Path, model: Backbone, **about: Any) -> None:
+def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **about: Any) -> None:
     """Write weights and architecture to one file; `about` is kept beside them."""
     body = {"architecture": model.architecture, "about": about}
-    files.write(path, "model", body, dict(model.state_dict()))
+    files.write(path, "model", body, dict(model.state_dict()), overwrite=overwrite)
 
 
 def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Module:

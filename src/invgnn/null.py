@@ -1,4 +1,4 @@
-"""How likely an innocent suspect's answers are: exact laws, thresholds, power.
+"""How likely an innocent suspect's answers are: the law of T, evidence, thresholds, power.
 
 Under H0 the answers are fixed and the key is a uniformly random balanced vector (m/2 ones among
 m bits). Nothing else is assumed: not of models, nor of carriers, nor of mixing. Logarithms are
@@ -10,30 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate, islice, takewhile
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.special import betainc, expit
+from scipy.special import betainc
 
-from invgnn.errors import ParameterError, SuspectError
+from invgnn.errors import ParameterError
+from invgnn.ranks import RankTail, as_answers, as_bits, log_p_rank, rank_sum
 
 STATISTICS = ("matches", "rank", "combined")
-EXACT_RANK_UP_TO = 512
 SMALLEST_M, LARGEST_M = 8, 4096  # the range `smallest_m` searches; thresholds know no upper end
 RHO0 = 7.6e-4  # the paper's carrier correlation; no guarantee rests on it
-
-Row = tuple[int, NDArray[np.float64]]
-
-
-class RankTail(NamedTuple):
-    """The log p-value of a rank sum, and whether it is exact or an upper bound."""
-
-    log_p: float
-    exact: bool
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ def log_p(
     every u. Void if the threshold, the reading or the statistic was chosen after seeing bits, if
     the secret was chosen after seeing answers, or if what reads was trained with the bits.
     """
-    r, w = _answers(answers), _key(bits)
+    r, w = as_answers(answers), as_bits(bits)
     _check_pair(r, w, statistic)
     said = decode(r, threshold)
     t, ones = matches(said, w), int(said.sum())
@@ -77,7 +66,7 @@ def log_p(
 
 def decode(answers: ArrayLike, threshold: float | None = None) -> NDArray[np.bool_]:
     """You get the bits said: answers above their own median, or >= a given threshold."""
-    r = _answers(answers)
+    r = as_answers(answers)
     if threshold is not None:
         return r >= threshold
     # Above the lower middle value is above the median, without the rounding (or inf - inf)
@@ -88,7 +77,7 @@ def decode(answers: ArrayLike, threshold: float | None = None) -> NDArray[np.boo
 
 def matches(said: ArrayLike, bits: ArrayLike) -> int:
     """You get T, the number of bits said right."""
-    return int(np.count_nonzero(_key(said) == _key(bits)))
+    return int(np.count_nonzero(as_bits(said) == as_bits(bits)))
 
 
 def log_p_matches(t: int, m: int, ones: int, key_ones: int | None = None) -> float:
@@ -105,47 +94,6 @@ def log_p_matches(t: int, m: int, ones: int, key_ones: int | None = None) -> flo
     x = max(low, -((m - n - a - int(t)) // 2))
     tail = sum(islice(_overlaps(m, n, a), max(0, high - x + 1)))
     return _log_ratio(tail, math.comb(m, a))
-
-
-def rank_sum(answers: ArrayLike, bits: ArrayLike) -> int:
-    """You get twice the sum of the midranks of the answers on 1-carriers (an integer)."""
-    return int(_doubled_midranks(_answers(answers))[_key(bits)].sum())
-
-
-def log_p_rank(answers: ArrayLike, bits: ArrayLike) -> RankTail:
-    """You get log Pr[rank sum >= the observed one], ties included.
-
-    Guarantee: for m <= 512 the exact permutation law given the answers; above, an upper bound
-    (`exact` false), valid and only less sharp. Condition as for `log_p`.
-    """
-    ranks, w = _doubled_midranks(_answers(answers)), _key(bits)
-    n, s = int(w.sum()), int(ranks[w].sum())
-    if w.size > EXACT_RANK_UP_TO:
-        return RankTail(log_rank_bound(ranks, n, s), False)
-    tail = _count_tail(np.sort(ranks).tolist(), n, s)
-    return RankTail(min(0.0, math.log(tail) - math.log(math.comb(w.size, n))), True)
-
-
-def log_rank_bound(weights: ArrayLike, n: int, s: float) -> float:
-    """You get a Chernoff bound on log Pr[sum of n weights drawn without replacement >= s].
-
-    Guarantee: an upper bound at every (shift, slope >= 0), so a poor optimum costs sharpness and
-    never validity.
-    """
-    w = np.asarray(weights, dtype=np.float64)
-    spread = float(w.std())
-    if spread == 0.0:
-        return 0.0
-    u, goal = (w - w.mean()) / spread, (s - n * float(w.mean())) / spread
-
-    def bound(at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        z = at[0] + at[1] * u
-        value = float(np.logaddexp(0.0, z).sum() - at[0] * n - at[1] * goal)
-        return value, np.array([expit(z).sum() - n, expit(z) @ u - goal])
-
-    region = [(None, None), (0, None)]
-    best = minimize(bound, np.zeros(2), jac=True, method="L-BFGS-B", bounds=region)
-    return min(0.0, bound(best.x)[0] - math.log(math.comb(w.size, n)))
 
 
 def log_p_combined(log_p_t: float, log_p_u: float) -> float:
@@ -282,21 +230,6 @@ def check_alpha(alpha: float) -> None:
         raise ParameterError(f"alpha is {alpha}", "give a level inside (0, 1); 1e-6 is usual")
 
 
-def _answers(answers: ArrayLike) -> NDArray[np.float64]:
-    r = np.asarray(answers, dtype=np.float64)
-    if r.ndim != 1 or not r.size or np.isnan(r).any():
-        advice = "give one number per carrier; NaN has no rank"
-        raise SuspectError(f"answers of shape {r.shape} are empty, nested or NaN", advice)
-    return r
-
-
-def _key(bits: ArrayLike) -> NDArray[np.bool_]:
-    w = np.asarray(bits)
-    if w.ndim != 1 or not np.isin(w, (0, 1)).all():
-        raise ParameterError("bits must be a vector of zeros and ones", "pass the mark's own bits")
-    return w.astype(np.bool_)
-
-
 def _check_pair(r: NDArray[np.float64], w: NDArray[np.bool_], statistic: str) -> None:
     check_m(w.size)
     if r.size != w.size:
@@ -328,48 +261,6 @@ def _passing(ways: Iterator[int], total: int, alpha: float) -> int:
     over, under = alpha.as_integer_ratio()
     limit = over * total // under
     return sum(1 for _ in takewhile(limit.__ge__, accumulate(ways)))
-
-
-def _doubled_midranks(r: NDArray[np.float64]) -> NDArray[np.int64]:
-    _, where, count = np.unique(r, return_inverse=True, return_counts=True)
-    doubled: NDArray[np.int64] = 2 * np.cumsum(count) - count + 1
-    return doubled[where]
-
-
-@lru_cache(maxsize=2)  # answers without ties all share one table
-def _subsets(weights: tuple[int, ...]) -> tuple[Row, ...]:
-    """Per size k: the least sum of k weights (ascending), and how many subsets have each sum up."""
-    low = (0, *accumulate(weights))
-    high = (0, *accumulate(reversed(weights)))
-    rows = [np.zeros(b - a + 1) for a, b in zip(low, high, strict=True)]
-    rows[0][0] = 1.0
-    for i, weight in enumerate(weights):
-        for k in range(i + 1, 0, -1):
-            start = weight - weights[k - 1]
-            width = low[i] - low[i - k + 1] - low[k - 1] + 1  # k-1 of the first i, largest to least
-            rows[k][start : start + width] += rows[k - 1][:width]
-    return tuple(zip(low, rows, strict=True))
-
-
-def _count_tail(ranks: list[int], n: int, s: int) -> float:
-    """How many n-subsets of the ascending ranks sum to at least s: additions only, so no loss."""
-    step = math.gcd(*(rank - ranks[0] for rank in ranks)) or 1
-    w = [(rank - ranks[0]) // step for rank in ranks]
-    need, half = (s - n * ranks[0]) // step, len(w) // 2
-    lower = _subsets(tuple(w[:half]))
-    upper = _subsets(tuple(x - w[half] for x in w[half:]))
-    sizes = range(max(0, n - len(w) + half), min(n, half) + 1)
-    return math.fsum(
-        _pairs_reaching(lower[k], upper[n - k], need - (n - k) * w[half]) for k in sizes
-    )
-
-
-def _pairs_reaching(lower: Row, upper: Row, need: int) -> float:
-    """How many pairs of subsets, one of each row, together sum to at least `need`."""
-    (low, few), (base, many) = lower, upper
-    tail = np.append(np.cumsum(many[::-1])[::-1], 0.0)
-    index = np.arange(need - low - base, need - low - base - few.size, -1)
-    return float(few @ tail[np.clip(index, 0, many.size)])
 
 
 def _tau_exact(m: int, alpha: float) -> int:

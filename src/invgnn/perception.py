@@ -15,7 +15,7 @@ class PerceptionHead(nn.Module):
     exact spectral normalisation and adds no buffer to the state dict.
 
     nu            operator norm of the map; None leaves it free
-    non_negative  keep the weights at or above zero, which makes the decoder monotone (call `project`)
+    non_negative  keep weights at or above zero, so that the decoder is monotone (call `project`)
     clip          largest absolute weight after `project`; None for no limit
     """
 
@@ -52,13 +52,19 @@ class PerceptionHead(nn.Module):
     def project(self) -> None:
         """Put the weights back into the allowed set; call after every optimiser step."""
         if self.non_negative:
-            self.weight.copy_(self.weight.abs() if not (self.weight > 0).any() else self.weight.clamp(min=0))
+            self.weight.copy_(
+                self.weight.abs() if not (self.weight > 0).any() else self.weight.clamp(min=0)
+            )
         if self.clip is not None:
             self.weight.clamp_(-self.clip, self.clip)
 
 
 def attach_head(
-    model: nn.Module, width: int, *, nu: float | None = 1.0, non_negative: bool = False,
+    model: nn.Module,
+    width: int,
+    *,
+    nu: float | None = 1.0,
+    non_negative: bool = False,
     clip: float | None = None,
 ) -> PerceptionHead:
     """Give a model the paper's head as its submodule `perception`.
@@ -78,7 +84,5 @@ def gradient_penalty(perceived: Tensor, parameters: list[Tensor]) -> Tensor:
 
     Add a small multiple to the loss to keep the parameter-Lipschitz constant of the head small.
     """
-    gradients = torch.autograd.grad(
-        perceived.mean(), parameters, create_graph=True, allow_unused=True
-    )
+    gradients = torch.autograd.grad(perceived.mean(), parameters, create_graph=True, allow_unused=True)
     return torch.stack([g.square().sum() for g in gradients if g is not None]).sum()

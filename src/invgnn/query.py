@@ -6,8 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,71 +15,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import MessagePassing
 
-from invgnn.errors import ParameterError, SuspectError
+from invgnn.errors import SuspectError
 from invgnn.graphs import Graphs
 from invgnn.randomness import kept
+from invgnn.reading import Direction, Observation, Reading, answer, label_answer
 
-Access = Literal["perception", "embedding", "logits", "labels"]
-Feature = Literal["projection", "confidence"]
 Forward = Callable[[nn.Module, Any], Tensor]
 Suspect = nn.Module | Callable[[Any], Any]
-Direction = Callable[[str, int], Tensor]
-"""Gives the secret's ±1 vector for an access level and a width."""
-
-PROBABILITY_FLOOR = 1e-6
-ROUNDING = 0.02
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Where a suspect is read, fixed before anybody looks.
-
-    access   what the suspect gives: `perception`, `embedding`, `logits` or `labels`
-    layer    for `embedding` and `perception`: a module's name (its output), `"name:in"` (its input),
-             or `"auto"`: the input of the last layer with weights that the model calls
-    feature  for `logits`: the secret's `projection` of the scores, or the top class's `confidence`
-    classes  for `labels`: how many there are, needed if the suspect returns bare label numbers
-    """
-
-    access: Access = "embedding"
-    layer: str = "auto"
-    feature: Feature = "projection"
-    classes: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.access not in get_args(Access):
-            raise ParameterError(
-                f"unknown access {self.access!r}", f"choose one of {', '.join(get_args(Access))}"
-            )
-        if self.feature not in get_args(Feature):
-            raise ParameterError(
-                f"unknown feature {self.feature!r}", f"choose one of {', '.join(get_args(Feature))}"
-            )
-
-    @property
-    def hidden(self) -> bool:
-        """Whether this reading needs to see inside the model."""
-        return self.access in {"perception", "embedding"}
-
-    def record(self) -> dict[str, Any]:
-        """The reading as plain values, for context and report."""
-        kept: dict[str, Any] = {"access": self.access}
-        if self.hidden:
-            kept["layer"] = self.layer
-        if self.access == "logits":
-            kept["feature"] = self.feature
-        if self.access == "labels" and self.classes:
-            kept["classes"] = self.classes
-        return kept
-
-
-@dataclass(frozen=True, eq=False)
-class Observation:
-    """What one forward pass showed: the model's output and, if watched, a hidden layer."""
-
-    scores: Tensor
-    hidden: Tensor | None
-    batch: Any
 
 
 def to_batch(graphs: Graphs) -> Any:
@@ -109,7 +50,8 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     """
     parameters = inspect.signature(unwrap(model).forward).parameters
     required = [
-        p for p in parameters.values()
+        p
+        for p in parameters.values()
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     if "edge_index" not in parameters:
@@ -192,7 +134,8 @@ def _find(core: nn.Module, name: str) -> nn.Module:
             f"the model has no layer named {name!r}",
             f"its layers: {', '.join(n for n in modules if n)}",
         )
-    return modules[name]
+    module: nn.Module = modules[name]
+    return module
 
 
 def observe(
@@ -229,89 +172,6 @@ def politely(model: nn.Module) -> Iterator[None]:
                 module._buffers[name] = value.copy_(before)
 
 
-def pool(rows: Tensor, batch: Any) -> Tensor:
-    """One row per graph: rows as they are, or the mean over each graph's nodes."""
-    graphs, nodes = int(batch.num_graphs), int(batch.num_nodes)
-    if rows.dim() == 1:
-        rows = rows.unsqueeze(1)
-    if rows.dim() != 2 or rows.shape[0] not in {graphs, nodes}:
-        raise SuspectError(
-            f"got an array of shape {tuple(rows.shape)} for {graphs} graphs of {nodes} nodes",
-            "a suspect returns one row per graph, or one row per node for node tasks",
-        )
-    if rows.shape[0] == graphs:
-        return rows
-    index = batch.batch.to(rows.device)
-    total = rows.new_zeros(graphs, rows.shape[1]).index_add_(0, index, rows)
-    return total / torch.bincount(index, minlength=graphs).clamp(min=1).unsqueeze(1)
-
-
-def log_scores(scores: Tensor) -> Tensor:
-    """Scores on a log scale: logits as they are, probabilities as their logarithms."""
-    if scores.dim() == 1 or scores.shape[-1] == 1:
-        scores = _two_columns(scores.reshape(-1))
-    rows = scores.detach()
-    probable = bool(((rows >= 0) & (rows <= 1)).all()) and bool(
-        ((rows.sum(-1) - 1).abs() <= ROUNDING * rows.shape[-1]).all()
-    )
-    return scores.clamp(min=PROBABILITY_FLOOR).log() if probable else scores
-
-
-def _two_columns(score: Tensor) -> Tensor:
-    """A single score per row (a logit, or a probability in [0, 1]) as scores of two classes."""
-    values = score.detach()
-    if bool(((values >= 0) & (values <= 1)).all()):
-        return torch.stack([1 - score, score], dim=-1)
-    return torch.stack([-score / 2, score / 2], dim=-1)
-
-
-def answer(seen: Observation, reading: Reading, direction: Direction, model: Any = None) -> Tensor:
-    """The answer of every graph in a batch, differentiable (for `labels`: the log-odds behind it).
-
-    Guarantee: depends on the suspect and on the secret's `projection` stream only, never on the bits.
-    """
-    if reading.hidden:
-        if seen.hidden is None:
-            raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
-        embedding = pool(seen.hidden, seen.batch)
-        if reading.access == "perception":
-            return torch.as_tensor(perception_head(model)(embedding)).view(-1)
-        signs = direction("embedding", embedding.shape[1]).to(embedding)
-        return embedding @ signs / embedding.shape[1] ** 0.5
-    logs = log_scores(seen.scores).log_softmax(-1)
-    if reading.access == "labels":
-        chosen = direction("labels", logs.shape[1]).to(logs.device) > 0
-        odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
-        return pool(odds, seen.batch).view(-1)
-    if reading.feature == "confidence":
-        top = logs.max(-1).values
-        odds = top - torch.log1p(-top.exp().clamp(max=1 - PROBABILITY_FLOOR))
-        return pool(odds, seen.batch).view(-1)
-    signs = direction("logits", logs.shape[1]).to(logs)
-    pooled = pool(logs, seen.batch)
-    return pooled @ (signs - signs.mean()) / logs.shape[1] ** 0.5
-
-
-def label_answer(seen: Observation, direction: Direction) -> Tensor:
-    """1 where the top label, or the majority of the nodes' labels, is in the secret's half of the classes."""
-    scores = log_scores(seen.scores)
-    classes = scores.shape[1]
-    votes = nn.functional.one_hot(scores.argmax(-1), classes).to(torch.float64)
-    label = pool(votes, seen.batch).argmax(-1)
-    return (direction("labels", classes).to(label.device) > 0)[label].to(torch.float64)
-
-
-def perception_head(model: Any) -> nn.Module:
-    """The head inside a model that carries one."""
-    head = getattr(unwrap(model) if isinstance(model, nn.Module) else model, "perception", None)
-    if not isinstance(head, nn.Module):
-        raise SuspectError(
-            "this model has no perception head",
-            "attach one with invgnn.attach_head(model, width), or read at access='embedding'",
-        )
-    return head
-
-
 def ask(
     suspect: Suspect,
     graphs: Graphs,
@@ -341,10 +201,10 @@ def _ask(
         device = next((p.device for p in suspect.parameters()), torch.device("cpu"))
         batch = batch.to(device)
         with politely(suspect), torch.no_grad():
-            seen = _tried(lambda: observe(
-                suspect, batch, reading.layer if reading.hidden else None, forward
-            ))
-            value = _read(seen, reading, direction, suspect)
+            seen = _tried(
+                lambda: observe(suspect, batch, reading.layer if reading.hidden else None, forward)
+            )
+            value = _read(seen, reading, direction, unwrap(suspect))
     else:
         if reading.hidden:
             raise SuspectError(

@@ -31,9 +31,7 @@ MOST = Kdf(memory_kib=2**20, iterations=16, lanes=64)
 def require_passphrase(passphrase: str | None, insecure_no_passphrase: bool) -> None:
     """Refuse to go on without a passphrase, unless that was asked for by its ugly name."""
     if insecure_no_passphrase and passphrase is not None:
-        raise ParameterError(
-            "a passphrase and insecure_no_passphrase exclude each other", "Give only one."
-        )
+        raise ParameterError("a passphrase and insecure_no_passphrase exclude each other", "Give only one.")
     if not passphrase and not insecure_no_passphrase:
         raise PassphraseError(
             "a secret is not saved without a passphrase",
@@ -94,7 +92,5 @@ def _key(passphrase: str, kdf: Kdf, salt: bytes) -> bytes:
     if not secret:
         raise PassphraseError("the passphrase is empty", "Choose one of several words.")
     memory, iterations, lanes = kdf
-    function = Argon2id(
-        salt=salt, length=32, iterations=iterations, lanes=lanes, memory_cost=memory
-    )
+    function = Argon2id(salt=salt, length=32, iterations=iterations, lanes=lanes, memory_cost=memory)
     return function.derive(secret)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from invgnn import files
+from invgnn.disk import AnyPath
 from invgnn.errors import FileError, ParameterError
 from invgnn.seal import STRONG, Kdf, require_passphrase
 
@@ -106,9 +107,7 @@ class Secret:
 
     def __init__(self, data: bytes) -> None:
         if not isinstance(data, bytes) or len(data) != SIZE:
-            raise ParameterError(
-                f"a secret is exactly {SIZE} bytes", "Make one with Secret.generate()."
-            )
+            raise ParameterError(f"a secret is exactly {SIZE} bytes", "Make one with Secret.generate().")
         self._bytes = data
 
     @classmethod
@@ -117,7 +116,7 @@ class Secret:
         return cls(os.urandom(SIZE))
 
     @classmethod
-    def load(cls, path: files.AnyPath, passphrase: str | None = None) -> Secret:
+    def load(cls, path: AnyPath, passphrase: str | None = None) -> Secret:
         """The secret in a file that `save` wrote."""
         held = files.read(path, "secret", passphrase=passphrase).tensors
         form = {name: (array.dtype.name, array.shape) for name, array in held.items()}
@@ -127,7 +126,7 @@ class Secret:
 
     def save(
         self,
-        path: files.AnyPath,
+        path: AnyPath,
         passphrase: str | None,
         *,
         insecure_no_passphrase: bool = False,
@@ -195,9 +194,7 @@ def _encode(item: str | bytes | int) -> tuple[bytes, bytes]:
         return b"b", item
     if not isinstance(item, bool) and hasattr(item, "__index__"):  # numpy's integers too
         return b"i", format(operator.index(item), "x").encode()
-    raise ParameterError(
-        f"cannot derive from a {type(item).__name__}", "Use text, bytes or whole numbers."
-    )
+    raise ParameterError(f"cannot derive from a {type(item).__name__}", "Use text, bytes or whole numbers.")
 
 
 def _count(n: int) -> int:

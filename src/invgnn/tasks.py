@@ -64,7 +64,7 @@ def _amazon(root: str, name: str) -> list[Data]:
 
 
 _LOADERS: dict[str, tuple[Callable[[str, str], list[Data]], str, Level]] = {
-    **{name: (_tu, "80/10/10", "graph") for name in ("PROTEINS", "NCI1", "MUTAG", "ENZYMES")},
+    **dict.fromkeys(("PROTEINS", "NCI1", "MUTAG", "ENZYMES"), (_tu, "80/10/10", "graph")),
     **{name: (_planetoid("full"), "full", "node") for name in ("Cora", "CiteSeer", "PubMed")},
     **{
         f"{name}-public": (_planetoid("public"), "public", "node")
@@ -107,7 +107,7 @@ def _parts(graphs: list[Data], split: str, seed: int) -> tuple[Tensor, Tensor, T
     return order[:first], order[first:second], order[second:]
 
 
-class _scratch_root:  # noqa: N801 - reads as a function at the call
+class _scratch_root:
     """A folder PyG may write `processed/` into, with `raw/` linked from INVGNN_DATA if it has it."""
 
     def __init__(self, name: str) -> None:
@@ -173,9 +173,7 @@ DEPTHS = {"graph": 3, "node": 2}
 def new_model(task: Task, backbone: str, seed: int, hidden_channels: int = 64) -> Backbone:
     """A fresh model for a task, its weights fixed by the seed."""
     if backbone not in BACKBONES:
-        raise ParameterError(
-            f"unknown backbone {backbone!r}", f"choose one of {', '.join(BACKBONES)}"
-        )
+        raise ParameterError(f"unknown backbone {backbone!r}", f"choose one of {', '.join(BACKBONES)}")
     with seeded(seed):
         return build(
             {

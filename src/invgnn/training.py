@@ -23,6 +23,10 @@ Progress = Callable[[int, int], None]
 """Told the number of epochs done and their total."""
 
 
+ENOUGH = 0.9
+"""Share of bits read right from which on validation accuracy alone decides which epoch is kept."""
+
+
 class Collated:
     """Graphs laid out end to end once, so that any batch of them is a few gathers."""
 
@@ -78,7 +82,7 @@ def train(
     """Train in place and keep the checkpoint with the best validation accuracy.
 
     With a mark, an epoch is only eligible once the mark is in: among the epochs seen, those with the
-    most matches, up to 95 % of them, come first. `select=False` keeps the last epoch.
+    most matches, up to 90 % of the bits, come first. `select=False` keeps the last epoch.
     """
     history = History()
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
@@ -101,7 +105,7 @@ def train(
             history.loss.append(total)
             history.mark_loss.append(marked)
             history.val_acc.append(accuracy(model, task, task.val, held))
-            if _better(model, mark, history, 0.95) or not select:
+            if _better(model, mark, history) or not select:
                 history.best_epoch = epoch
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
             if progress:
@@ -167,9 +171,7 @@ def simulated_steps(
     return {name: (p - before[name]).detach() for name, p in twin.named_parameters()}
 
 
-def _batches(
-    task: Task, held: Collated | None, batch_size: int
-) -> Iterator[tuple[Any, Tensor | None]]:
+def _batches(task: Task, held: Collated | None, batch_size: int) -> Iterator[tuple[Any, Tensor | None]]:
     """Shuffled batches of training graphs, or the one graph with its training nodes."""
     if held is None:
         yield task.graphs[0], task.train
@@ -185,13 +187,13 @@ def _project(model: nn.Module) -> None:
         head.project()
 
 
-def _better(model: nn.Module, mark: Watermark | None, history: History, enough: float) -> bool:
+def _better(model: nn.Module, mark: Watermark | None, history: History) -> bool:
     """Whether the epoch just done beats the best so far; the mark is read only where it matters."""
     val_acc = history.val_acc[-1]
     if mark is None:
         better = val_acc > history.best_val_acc
     else:
-        goal = int(enough * mark.m)
+        goal = int(ENOUGH * mark.m)
         if history.best_matches >= goal and val_acc < history.best_val_acc:
             return False
         matches = min(goal, mark.count(model))

@@ -14,7 +14,8 @@ from torch import nn
 from invgnn import null
 from invgnn.errors import ParameterError
 from invgnn.models import load_model
-from invgnn.query import Access, Forward, Suspect, digest_model
+from invgnn.query import Forward, Suspect, digest_model
+from invgnn.reading import Access
 from invgnn.version import __version__
 from invgnn.watermark import Answers, Watermark
 

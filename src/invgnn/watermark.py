@@ -13,26 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch_geometric.data import Batch
 
 from invgnn import files, null
-from invgnn.carriers import Carriers, Sampler, population
-from invgnn.errors import DataError, ParameterError, SuspectError
+from invgnn.carriers import Carriers, Reference, Sampler
+from invgnn.errors import ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
-from invgnn.query import (
-    Access,
-    Forward,
-    Observation,
-    Reading,
-    Suspect,
-    answer,
-    ask,
-    observe,
-    to_batch,
-    unwrap,
-)
+from invgnn.joint import Joint, num_graphs
+from invgnn.query import Forward, Suspect, ask, observe, to_batch, unwrap
 from invgnn.randomness import kept
+from invgnn.reading import Access, Observation, Reading, answer
 from invgnn.recipe import Recipe, logistic_loss, mse_loss, perception_loss, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
@@ -40,7 +30,7 @@ from invgnn.secret import Secret
 Key = Literal["keyed", "plain"]
 FORMAT = 1
 ORDINARY = 64
-"""How many ordinary task inputs a mark keeps, to tell a model's usual answers from its unusual ones."""
+"""How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +79,7 @@ class Watermark:
         data: Any,
         *,
         m: int = 128,
-        access: Access | Sequence[Access] = ("embedding", "logits"),
+        access: Access | Sequence[Access] = "embedding",
         layer: str = "auto",
         feature: Literal["projection", "confidence"] = "projection",
         classes: int | None = None,
@@ -104,16 +94,16 @@ class Watermark:
     ) -> Watermark:
         """A fresh mark for a task.
 
-        data       the task's training graphs (a list of PyG `Data` or a data set), or for a node task
-                   the one training graph, or `Graphs` of your own
-        access     where a suspect may be read, all declared now; the mark is embedded at all of them
-        key        `keyed`: bits from the secret (default); `plain`: bits from the invariant, as in the
-                   paper, whose verdicts need the `models` null
+        data       the task's training graphs (a list of PyG `Data` or a data set), for a node
+                   task the one training graph, `Graphs`, or a `Reference` to draw from often
+        access     where a suspect may be read, all declared now; the mark is embedded at each
+        key        `keyed`: bits from the secret (default); `plain`: bits from the invariant, as in
+                   the paper, whose verdicts need the `models` null
         gap        smallest distance of a target from one half (default 0.25 keyed, 0 plain)
         forward    how to call an unusual model on a PyG batch; not stored in files
         """
         null.check_m(m)
-        reference, level = population(data)
+        reference = Reference.of(data)
         sampler = sampler or Sampler()
         gap = (0.25 if key == "keyed" else 0.0) if gap is None else gap
         _check(key, gap, statistic)
@@ -128,13 +118,13 @@ class Watermark:
             "invariant": invariant,
             "gap": gap,
             "sampler": sampler.record(),
-            "level": level,
-            "reference": reference.digest(),
+            "level": reference.level,
+            "reference": reference.digest,
             "readings": readings,
             "statistic": statistic,
         }
         bound = _bind(context)
-        scale = Scale.fit(find_invariant(invariant)(reference))
+        scale = reference.scale(invariant)
 
         def side(graphs: Graphs) -> NDArray[np.int64]:
             t = scale(find_invariant(invariant)(graphs))
@@ -148,12 +138,12 @@ class Watermark:
             side if key == "plain" else None,
             progress,
         )
-        usual = secret.derive("ordinary", bound).permutation(len(reference))[:ORDINARY]
+        usual = secret.derive("ordinary", bound).permutation(len(reference.graphs))[:ORDINARY]
         return cls(
             secret=secret,
             context=context,
             carriers=drawn.graphs,
-            ordinary=reference.take(np.sort(usual)),
+            ordinary=reference.graphs.take(np.sort(usual)),
             scale=scale,
             recipe=recipe or Recipe(),
             rejected=dict(drawn.rejected),
@@ -226,9 +216,7 @@ class Watermark:
         asked = Graphs.concat([self.carriers, self.ordinary])
         order = self.secret.derive("order", self.bound).permutation(len(asked))
         said = np.empty(len(asked))
-        said[order] = ask(
-            suspect, asked.take(order), reading, self.direction, forward or self.forward
-        )
+        said[order] = ask(suspect, asked.take(order), reading, self.direction, forward or self.forward)
         return Answers(reading, said[: self.m], said[self.m :])
 
     def weigh(self, answers: Answers) -> null.Evidence:
@@ -253,21 +241,23 @@ class Watermark:
     ) -> Tensor:
         """β times the mark's loss, from a forward of its own: add it to the task loss.
 
-        The pass runs in evaluation mode on copies of the buffers, so the model, its mode, its
-        statistics and the random state stay exactly as they were. With `recipe.ratio` a subset of
-        the carriers is used, sized by the task batch `beside` it and chosen by the `step`. `at`
-        evaluates with every named parameter shifted (weight noise, simulated fine-tuning) while the
-        gradient goes to the parameters themselves.
+        The pass runs in the model's present mode, over carriers and ordinary inputs together, on
+        copies of the buffers: mode, statistics and random state stay exactly as they were. With
+        `recipe.ratio` a subset of the carriers is used, sized by the task batch `beside` it and chosen
+        by the `step`. `at` evaluates with every named parameter shifted (weight noise, simulated
+        fine-tuning) while the gradient goes to the parameters themselves.
         """
         chosen = self._chosen(beside, step)
         carriers = self.carriers if chosen is None else self.carriers.take(chosen)
-        batch = self._batch(carriers, _device(model), keep=chosen is None)
+        batch = self.batch_on(carriers, _device(model), keep=chosen is None)
         answers = _own_forward(self, unwrap(model), batch, at or {})
         size = len(carriers)
-        total = torch.stack([
-            self._reading_loss(r, said[:size], said[size:], chosen)
-            for r, said in zip(self.readings, answers, strict=True)
-        ]).mean()
+        total = torch.stack(
+            [
+                self.reading_loss(r, said[:size], said[size:], chosen)
+                for r, said in zip(self.readings, answers, strict=True)
+            ]
+        ).mean()
         return self.recipe.beta * total
 
     def mix(self, batch: Any, *, step: int = 0) -> Joint:
@@ -284,7 +274,7 @@ class Watermark:
         if batch is None:
             raise ParameterError("a ratio is a share of a batch", "pass beside=batch")
         share = self.recipe.ratio / (1 - self.recipe.ratio)
-        return self.subset(step, max(1, round(share * _num_graphs(batch))))
+        return self.subset(step, max(1, round(share * num_graphs(batch))))
 
     def subset(self, step: int, count: int) -> NDArray[np.int64]:
         """Carriers of one step: all get their turn before any comes again."""
@@ -294,18 +284,21 @@ class Watermark:
         start = (step % turns) * count
         return np.asarray(order[start : start + count], dtype=np.int64)
 
-    def _reading_loss(
+    def reading_loss(
         self, reading: Reading, said: Tensor, usual: Tensor, chosen: NDArray[np.int64] | None
     ) -> Tensor:
+        """The loss of one reading's answers on (some of) the carriers, given its usual answers."""
         index = slice(None) if chosen is None else chosen
+        targets = torch.as_tensor(self.targets[index]).to(said)
         if reading.access == "perception":
-            return perception_loss(said, torch.as_tensor(self.targets[index]).to(said))
+            return perception_loss(said, targets)
         standard = said if reading.access == "labels" else standardise(said, usual)
         if self.recipe.loss == "mse":
-            return mse_loss(standard, torch.as_tensor(self.targets[index]).to(said))
-        return logistic_loss(standard, torch.as_tensor(self.bits[index]).to(said), self.recipe.margin)
+            return mse_loss(standard, targets)
+        bits = torch.as_tensor(self.bits[index]).to(said)
+        return logistic_loss(standard, bits, self.recipe.margin)
 
-    def _batch(self, carriers: Graphs, device: torch.device, *, keep: bool) -> Any:
+    def batch_on(self, carriers: Graphs, device: torch.device, *, keep: bool) -> Any:
         """Carriers and ordinary inputs on a device; the whole set is made once."""
         held = self.__dict__.setdefault("_batches", {})
         if keep and device in held:
@@ -341,9 +334,7 @@ class Watermark:
         }
         tensors = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
         tensors |= _pack("carriers", self.carriers) | _pack("ordinary", self.ordinary)
-        files.write(
-            path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite
-        )
+        files.write(path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite)
 
     @classmethod
     def load(
@@ -377,51 +368,6 @@ class Watermark:
         )
 
 
-class Joint:
-    """A task batch with carriers in it, for one forward pass and one loss."""
-
-    def __init__(self, mark: Watermark, task: Any, chosen: NDArray[np.int64] | None) -> None:
-        self.mark, self.chosen = mark, chosen
-        for name in ("edge_attr", "edge_weight"):
-            if getattr(task, name, None) is not None:
-                raise DataError(
-                    f"the task batch has {name} and carriers have none to mix in",
-                    "use loss = task_loss + mark.loss(model) with a forward= that supplies it",
-                )
-        self.carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
-        extra = mark._batch(self.carriers, task.x.device, keep=chosen is None)
-        self.level = mark.context["level"]
-        if self.level == "graph":  # the task graphs themselves are the ordinary inputs
-            nodes, edges = self.carriers.num_nodes, 2 * len(self.carriers.edges)
-            extra = _part(extra, len(self.carriers), nodes, edges)
-        self.tasks, self.nodes = _num_graphs(task), int(task.num_nodes)
-        self.batch = _joined(task, extra, self.tasks)
-        self.seen: list[Tensor] = []
-        self.model: nn.Module | None = None
-
-    def __call__(self, model: nn.Module) -> Tensor:
-        """One forward over task inputs and carriers; returns the scores of the task inputs only."""
-        layer = next((r.layer for r in self.mark.readings if r.hidden), None)
-        seen = observe(model, self.batch, layer, self.mark.forward)
-        self.seen = [answer(seen, r, self.mark.direction, model) for r in self.mark.readings]
-        rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
-        return seen.scores[:rows]
-
-    def loss(self) -> Tensor:
-        """β times the mark's loss for the forward pass just made."""
-        if not self.seen:
-            raise SuspectError("no forward pass was made", "call the joint batch on the model first")
-        first, last = self.tasks, self.tasks + len(self.carriers)
-        losses = [
-            self.mark._reading_loss(
-                reading, said[first:last], said[last:] if self.level == "node" else said[:first],
-                self.chosen,
-            )
-            for reading, said in zip(self.mark.readings, self.seen, strict=True)
-        ]
-        return self.mark.recipe.beta * torch.stack(losses).mean()
-
-
 class _Caller(nn.Module):
     """A model and the way to read it, as one module whose parameters can be swapped for a call."""
 
@@ -435,21 +381,13 @@ class _Caller(nn.Module):
         return [answer(seen, r, self.mark.direction, self.model) for r in self.mark.readings]
 
 
-def _own_forward(
-    mark: Watermark, model: nn.Module, batch: Any, at: Mapping[str, Tensor]
-) -> list[Tensor]:
+def _own_forward(mark: Watermark, model: nn.Module, batch: Any, at: Mapping[str, Tensor]) -> list[Tensor]:
     swapped = {f"model.{name}": value.clone() for name, value in model.named_buffers()}
     parameters = dict(model.named_parameters())
     swapped |= {f"model.{name}": parameters[name] + shift.detach() for name, shift in at.items()}
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        with kept():
-            caller = _Caller(mark, model)
-            return list(torch.func.functional_call(caller, swapped, (batch,)))
-    finally:
-        for module, training in modes:
-            module.training = training
+    with kept():
+        caller = _Caller(mark, model)
+        return list(torch.func.functional_call(caller, swapped, (batch,)))
 
 
 def _bind(context: dict[str, Any]) -> str:
@@ -469,39 +407,6 @@ def _check(key: str, gap: float, statistic: str) -> None:
 
 def _device(model: nn.Module) -> torch.device:
     return next((p.device for p in model.parameters()), torch.device("cpu"))
-
-
-def _num_graphs(batch: Any) -> int:
-    return int(batch.num_graphs) if getattr(batch, "ptr", None) is not None else 1
-
-
-def _part(batch: Any, graphs: int, nodes: int, edges: int) -> Any:
-    """The first graphs of a batch."""
-    return Batch(
-        x=batch.x[:nodes],
-        edge_index=batch.edge_index[:, :edges],
-        batch=batch.batch[:nodes],
-        ptr=batch.ptr[: graphs + 1],
-    )
-
-
-def _joined(task: Any, extra: Any, tasks: int) -> Any:
-    nodes = int(task.num_nodes)
-    own = getattr(task, "batch", None)
-    own = task.x.new_zeros(nodes, dtype=torch.long) if own is None else own
-    ptr = getattr(task, "ptr", None)
-    ptr = torch.tensor([0, nodes], device=task.x.device) if ptr is None else ptr
-    if task.x.shape[1] != extra.x.shape[1]:
-        raise DataError(
-            f"the batch has {task.x.shape[1]} features, the carriers {extra.x.shape[1]}",
-            "draw the mark from the data the model is trained on",
-        )
-    return Batch(
-        x=torch.cat([task.x, extra.x.to(task.x.dtype)]),
-        edge_index=torch.cat([task.edge_index, extra.edge_index + nodes], dim=1),
-        batch=torch.cat([own, extra.batch + tasks]),
-        ptr=torch.cat([ptr, extra.ptr[1:] + nodes]),
-    )
 
 
 def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:

@@ -69,9 +69,7 @@ def files_by_defect():
         "metadata-not-json.mark": noted({"invgnn": "{kind:"}),
         "metadata-a-list.mark": noted({"invgnn": '["kind","version"]'}),
         "metadata-with-spaces.mark": noted({"invgnn": spaced}),
-        "metadata-nan.mark": noted(
-            {"invgnn": '{"body":{"x":NaN},"digest":"","kind":"mark","version":1}'}
-        ),
+        "metadata-nan.mark": noted({"invgnn": '{"body":{"x":NaN},"digest":"","kind":"mark","version":1}'}),
         "metadata-of-others-too.mark": noted(
             {"format": "pt", "invgnn": files.canonical_json(clear(tensors={})).decode()}
         ),
@@ -81,9 +79,7 @@ def files_by_defect():
         "version-true.mark": files._pack({**clear(), "version": True}, ONE),
         "version-zero.mark": good(version=0),
         "newer-version.mark": good(version=2),
-        "newer-version-of-other-form.mark": files._pack(
-            {"kind": "mark", "version": 9, "new": [1]}, ONE
-        ),
+        "newer-version-of-other-form.mark": files._pack({"kind": "mark", "version": 9, "new": [1]}, ONE),
         "wrong-kind.mark": good("model"),
         "altered-tensor.model": good("model")[:-1] + b"\xff",
         "altered-digest.model": files._pack({**clear("model"), "digest": "0" * 64}, ONE),

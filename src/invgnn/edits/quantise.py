@@ -39,4 +39,4 @@ def quantised(weight: Tensor, bits: int) -> Tensor:
     steps = 2 ** (bits - 1) - 1
     rows = weight.flatten(1)
     scale = (rows.abs().amax(dim=1, keepdim=True) / steps).clamp(min=torch.finfo(rows.dtype).tiny)
-    return ((rows / scale).round() * scale).view_as(weight)
+    return torch.round(rows / scale).mul(scale).view_as(weight)

@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA := $(firstword $(wildcard ../shared/datasets))
+export INVGNN_DATA ?= $(if $(DATA),$(abspath $(DATA)))
+
+.PHONY: help venv demo test lint test-slow clean
+
+help:  ## this text
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.done: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+venv: $(VENV)/.done  ## build .venv with the invgnn command
+
+demo: venv  ## the whole way of a mark on a generated task, in two minutes
+	$(BIN)/invgnn demo --overwrite
+
+test: venv lint  ## everything that must hold before a commit
+	$(BIN)/pytest -m 'not slow'
+
+lint: venv  ## style, types, and imports that only go down
+	$(BIN)/ruff check -q .
+	$(BIN)/ruff format -q --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test-slow: venv  ## statistical checks that take minutes to hours
+	$(BIN)/pytest -m slow
+
+clean:  ## remove what make made
+	rm -rf $(VENV) demo-out

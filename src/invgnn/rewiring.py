@@ -1,0 +1,104 @@
+"""Graphs made from graphs at random: degree-preserving rewiring and connected subgraphs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from invgnn.counts import component_of_node
+from invgnn.errors import DataError, ParameterError
+from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, key_edges, offsets_of, unkey_edges
+
+
+def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
+    """The graphs after `swaps` degree-preserving double-edge swaps each, and how many succeeded.
+
+    A graph gets at most `tries * swaps` attempts. Every attempt draws for all graphs of the batch
+    in one call (edge, other edge, flip: 3 G numbers), until all graphs are done; so the result
+    hangs on the batch and the stream alone. Features stay on their nodes.
+    """
+    if swaps < 0 or tries < 1:
+        raise ParameterError(f"swaps={swaps}, tries={tries}", "use swaps >= 0 and tries >= 1")
+    nodes, owner, start, count = g.num_nodes, g.graph_of_edge, g.edge_ptr[:-1], np.diff(g.edge_ptr)
+    edges, keys = g.edges.copy(), g.edge_keys.copy()
+    done = np.zeros(g.num_graphs, dtype=np.int64)
+    bounds = np.concatenate([np.maximum(count, 1), np.maximum(count - 1, 1), 0 * count + 2])
+    for _ in range(swaps * tries):
+        live = np.flatnonzero((count >= 2) & (done < swaps))
+        if len(live) == 0:
+            break
+        drawn = draws.below(bounds).reshape(3, -1)[:, live]
+        one = start[live] + drawn[0]
+        other = start[live] + drawn[1] + (drawn[1] >= drawn[0])
+        (a, b), (c, d) = edges[one].T, np.where(drawn[2], edges[other, ::-1].T, edges[other].T)
+        new = np.stack([key_edges(a, d, nodes), key_edges(c, b, nodes)])
+        # No loops, no doubles; where a = c or b = d the "new" edges are the old ones, so present.
+        good = (a != d) & (b != c) & ~_present(keys, owner, live, new, len(g))
+        one, other = one[good], other[good]
+        keys[one], keys[other] = new[:, good]
+        edges[one], edges[other] = unkey_edges(keys[one], nodes), unkey_edges(keys[other], nodes)
+        done[live[good]] += 1
+    return Graphs(g.ptr, unkey_edges(np.sort(keys), nodes), g.x), done
+
+
+def _present(keys: Ints, owner: Ints, live: Ints, new: Ints, graphs: int) -> Bools:
+    """Whether either new edge of each live graph exists already."""
+    # Comparing with all edges of the graph costs O(E) and needs neither a dense matrix nor a sort.
+    wanted = np.full((2, graphs), -1, dtype=np.int64)
+    wanted[:, live] = new
+    found = np.zeros(graphs, dtype=np.bool_)
+    found[owner[(keys == wanted[:, owner]).any(axis=0)]] = True
+    return found[live]
+
+
+def sample_subgraphs(g: Graphs, count: int, draws: Draws, low: int = 12, high: int = 32) -> Graphs:
+    """Connected random induced subgraphs of one big graph, with features, of low..high nodes.
+
+    Each starts at a uniform node and grows by a random neighbour of a random member. Starts in
+    components smaller than `low` are dropped, so there may be fewer than `count`.
+    """
+    if len(g) != 1:
+        raise ParameterError(f"subgraphs are drawn from one graph, not {len(g)}", "use g.take([i])")
+    if not (1 <= low <= high and count >= 1):
+        raise ParameterError(
+            f"count={count}, low={low}, high={high}", "use count >= 1 and 1 <= low <= high"
+        )
+    members, size = _grow(g, count, draws, low, high) if g.num_nodes else (g.edges, g.ptr[1:1])
+    if len(size) == 0:
+        raise DataError(
+            f"no sampled node lies in a component of {low} nodes or more",
+            "lower `low`, or give a graph with larger components",
+        )
+    place = np.arange(high)
+    members = np.sort(np.where(place < size[:, None], members, g.num_nodes), axis=1)
+    ptr = offsets_of(size)
+    i, j = np.triu_indices(high, k=1)
+    sample, pair = np.nonzero(j < size[:, None])
+    hit = adjacent(g, members[sample, i[pair]], members[sample, j[pair]])
+    ends = np.stack([i, j], axis=1)[pair[hit]] + ptr[sample[hit], None]
+    x = None if g.x is None else g.x[members[place < size[:, None]]]
+    return Graphs(ptr, ends, x)
+
+
+def _grow(g: Graphs, count: int, draws: Draws, low: int, high: int) -> tuple[Ints, Ints]:
+    """Member nodes [count', high] in the order of growth, and how many of them count."""
+    offsets, neighbours = g.csr
+    start = draws.below(np.full(count, g.num_nodes, dtype=np.int64))
+    target = low + draws.below(np.full(count, high - low + 1, dtype=np.int64))
+    component = component_of_node(g)
+    room = np.bincount(component)[component[start]]
+    start, target = start[room >= low], np.minimum(target, room)[room >= low]
+    members = np.full((len(start), high), -1, dtype=np.int64)
+    members[:, 0] = start
+    size = np.ones(len(start), dtype=np.int64)
+    # A path of n nodes needs about n**2 / 2 steps; what is stuck after 16 n**2 is let go.
+    for _ in range(16 * high * high):
+        live = np.flatnonzero(size < target)
+        if len(live) == 0:
+            break
+        node = members[live, draws.below(size[live])]
+        new = neighbours[offsets[node] + draws.below(offsets[node + 1] - offsets[node])]
+        fresh = (members[live] != new[:, None]).all(axis=1)
+        live, new = live[fresh], new[fresh]
+        members[live, size[live]] = new
+        size[live] += 1
+    return members[size >= low], size[size >= low]

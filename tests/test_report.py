@@ -1,0 +1,503 @@
+"""The page of a verdict: whole, harmless, honest, private where it must be."""
+
+import html
+import itertools
+import math
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from invgnn import null
+from invgnn.errors import ExistingFileError, FileError, ParameterError
+from invgnn.graphs import Graphs
+from invgnn.report import figures, write_report
+from invgnn.report.layout import place
+from invgnn.report.page import level, power, render, whole_tenths
+from invgnn.secret import Secret
+from invgnn.verdict import verify
+from invgnn.watermark import Watermark
+
+VOID = {"meta", "br", "img", "hr", "link", "input"}
+SECTIONS = [
+    "The numbers", "What chance would give", "The bits, carrier by carrier", "Some carriers",
+    "Evidence after each edit", "The condition", "Innocent explanations that remain",
+    "What would void it", "Digests and version", "To check it again",
+]  # fmt: skip
+WARNING = "Contains private material: do not publish."
+
+
+class Page(HTMLParser):
+    """Tags, attributes and visible text of a page; unbalanced tags raise."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.words, self.texts = [], [], [], {}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append((tag, len(self.words)))
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        name, start = self.open.pop()
+        assert name == tag, f"<{name}> closed by </{tag}>"
+        self.texts.setdefault(tag, []).append(" ".join("".join(self.words[start:]).split()))
+
+    def handle_data(self, data):
+        if not any(tag == "style" for tag, _ in self.open):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+    def with_attribute(self, name):
+        return [(tag, attrs[name]) for tag, attrs in self.tags if name in attrs]
+
+
+def reference(count=400):
+    rng = np.random.default_rng(5)
+    for n in rng.integers(14, 34, count):
+        tree = [(i, int(rng.integers(i))) for i in range(1, n)]
+        chords = [tuple(rng.choice(n, 2, replace=False)) for _ in range(rng.integers(2, n // 2))]
+        edges = torch.tensor(np.array(tree + chords).T)
+        yield Data(x=torch.ones(int(n), 3), edge_index=edges, num_nodes=int(n))
+
+
+def suspect(mark, wrong=0, *, seed=0, constant=False):
+    """Scores that say all bits but `wrong` right: it knows the secret's order of asking."""
+    rng = np.random.default_rng(seed)
+    total = mark.m + len(mark.ordinary)
+    values = rng.normal(size=total) * 0.2
+    sign = 2 * mark.bits - 1
+    for bit in (0, 1):  # evenly, so that the median stays between the two groups
+        flipped = rng.permutation(np.flatnonzero(mark.bits == bit))[: wrong // 2]
+        sign[flipped] *= -1
+    values[: mark.m] += 2.0 * sign
+    if constant:
+        values[:] = 1.0
+    order = mark.secret.derive("order", mark.bound).permutation(total)
+    scores = torch.tensor(values[order][:, None]) * mark.direction("logits", 2)[None] / 2
+    return lambda batch: scores
+
+
+def drawn(m, key="keyed"):
+    secret = Secret(bytes(range(32)))
+    return Watermark.draw(secret, DATA, m=m, key=key, access=("logits", "labels"), classes=2)
+
+
+DATA = list(reference())
+
+
+@pytest.fixture(scope="module")
+def mark():
+    return drawn(128)
+
+
+@pytest.fixture(scope="module")
+def owned(mark):
+    controls = [suspect(mark, 64, seed=s) for s in (1, 2)]
+    found = verify(suspect(mark, 6), mark, controls=controls, with_answers=True)
+    assert found.status == "owned"
+    assert found.t == 122
+    return found
+
+
+@pytest.fixture(scope="module")
+def public(owned):
+    return replace(owned, answers=None, bits=None)
+
+
+@pytest.fixture(scope="module")
+def cases(mark, owned, public):
+    large, plain = drawn(512), drawn(64, "plain")
+    big = verify(suspect(large, 8), large, with_answers=True)
+    unmarked = [suspect(plain, 20 + s, seed=s) for s in range(21)]
+    rows = [("as released", owned, 0.873), ("unmarked control", public, None)]
+    far = {"p": 0.0, "log10_p": -1230.337, "evidence_bits": 4087.19, "t": 4090, "tau": 2208}
+    return {
+        "owned": (owned, {"mark": mark, "rows": rows}),
+        "public": (public, {"rows": rows}),
+        "not shown": (verify(suspect(mark, 60), mark, with_answers=True, tried=12), {}),
+        "searched": (verify(suspect(mark, 30), mark), {}),
+        "constant": (verify(suspect(mark, constant=True), mark, with_answers=True), {}),
+        "labels": (verify(suspect(mark, 9), mark, access="labels", with_answers=True), {}),
+        "m=512": (big, {"mark": large, "rows": [("as released", big, 0.9)]}),
+        "plain": (verify(suspect(plain, 4), plain, alpha=0.05, controls=unmarked), {}),
+        "plain, no controls": (verify(suspect(plain, 4), plain), {}),
+        "far": (replace(public, m=4096, said_ones=2048, **far), {"rows": rows}),
+        "no threshold": (replace(public, alpha=1e-60, tau=129), {}),
+    }
+
+
+CASES = [
+    "owned", "public", "not shown", "searched", "constant", "labels", "m=512", "plain",
+    "plain, no controls", "far", "no threshold",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(cases):
+    return {name: render(verdict, **more) for name, (verdict, more) in cases.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_page_is_sound_and_asks_for_nothing(pages, case):
+    page = Page(pages[case])
+    assert not {"script", "link", "iframe", "img", "object", "base", "form"} & {tag for tag, _ in page.tags}
+    assert "://" not in pages[case]
+    assert "@import" not in pages[case]
+    assert re.findall(r"url\((?!#)", pages[case]) == []
+    for name in ("href", "xlink:href", "src"):
+        assert all(value.startswith("#") for _, value in page.with_attribute(name))
+    assert [a for _, attrs in page.tags for a in attrs if a.startswith("on")] == []
+    assert [tag for tag, _ in page.tags].count("style") == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_page_can_be_heard(pages, case):
+    page = Page(pages[case])
+    ids = [value for _, value in page.with_attribute("id")]
+    assert len(ids) == len(set(ids))
+    targets = [value[1:] for _, value in page.with_attribute("href")]
+    targets += [value for _, value in page.with_attribute("aria-labelledby")]
+    assert set(targets) <= set(ids)
+    for tag, attrs in page.tags:
+        if tag == "svg" or attrs.get("role") == "img":
+            assert attrs["role"] == "img"
+            assert len(attrs["aria-label"]) > 10
+        if tag == "th":
+            assert attrs["scope"] in {"row", "col"}
+    assert page.texts["h1"] == ["Watermark verdict"]
+    assert len(page.texts["figcaption"]) == len(page.texts["figure"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_number_of_the_verdict_is_there(cases, pages, case):
+    verdict, _ = cases[case]
+    page = Page(pages[case])
+    rows = dict(zip(page.texts["th"], page.texts["td"], strict=False))
+    if "rows" not in cases[case][1]:  # else th and td do not pair up
+        assert rows["Matches T"].startswith(f"{verdict.t} of {verdict.m} ")
+        assert rows["Threshold τ"].startswith(str(verdict.tau))
+        assert rows["WM-ACC"].startswith(f"{100 * verdict.wm_acc:.1f} %")
+        assert rows["Answered 1"] == f"on {verdict.said_ones} of {verdict.m} carriers"
+        assert rows["p"].startswith(power(verdict.log10_p))
+        assert rows["Level α"].startswith(level(verdict.alpha))
+        assert rows["Evidence"].startswith(f"{whole_tenths(verdict.evidence_bits)} bits")
+        assert rows["Statistic"].startswith(verdict.statistic)
+        assert rows["Null"].startswith(verdict.null)
+        assert rows["Key"].startswith(verdict.key)
+        assert rows["Queries"].startswith(str(verdict.queries))
+        assert rows["Tried"].startswith(str(verdict.tried))
+        assert rows["Version"] == f"invgnn {verdict.version}"
+    told = [verdict.condition, *verdict.explanations, *verdict.reasons, power(verdict.log10_p)]
+    told += [f"{verdict.t} of {verdict.m}", f"{whole_tenths(verdict.evidence_bits)} bits"]
+    told += [verdict.digests["mark"], verdict.digests["reference"], f"{verdict.access}, "]
+    told += [f"{control['t']}" for control in verdict.controls]
+    told += [f"log₁₀ p = {verdict.log10_p + 0.0:.2f}".replace("-", "−")]
+    for words in told:
+        assert words in page.text, words
+
+
+@pytest.mark.parametrize(
+    ("case", "heading"),
+    [
+        ("owned", "✓ Owned"), ("not shown", "○ Not shown"), ("searched", "? Inconclusive"),
+        ("constant", "? Inconclusive"), ("plain", "? Inconclusive"),
+    ],
+)  # fmt: skip
+def test_status_is_a_word_and_a_symbol(pages, case, heading):
+    assert Page(pages[case]).texts["h2"][0] == heading
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_only_an_owned_verdict_says_that_the_mark_was_taught(cases, pages, case):
+    said = "was taught this mark" in Page(pages[case]).text
+    assert said == (cases[case][0].status == "owned")
+
+
+def test_sections_are_in_order(pages):
+    assert Page(pages["owned"]).texts["h2"][1:] == SECTIONS
+    optional = {"Some carriers", "Evidence after each edit"}
+    assert Page(pages["searched"]).texts["h2"][1:] == [s for s in SECTIONS if s not in optional]
+
+
+def test_grid_is_the_key_and_shows_what_was_wrong(mark, owned, pages):
+    grid = re.search(r'<div class="bits".*?</div>', pages["owned"], re.DOTALL)[0]
+    cells = re.findall(r"<([ib])>(\d)</\1>", grid)
+    assert [int(bit) for _, bit in cells] == mark.bits.tolist()
+    wrong = [k + 1 for k, (tag, _) in enumerate(cells) if tag == "b"]
+    said = null.decode(owned.answers)
+    assert wrong == [k + 1 for k in range(128) if said[k] != mark.bits[k]]
+    assert f"Wrong: carriers {', '.join(map(str, wrong))}." in Page(pages["owned"]).text
+
+
+def test_page_without_answers_says_how_to_get_them(pages):
+    assert 'class="bits' not in pages["public"]
+    assert "with_answers=True" in Page(pages["public"]).text
+
+
+def test_page_does_not_hide_a_contradiction(owned, pages):
+    flipped = tuple(-answer for answer in owned.answers)
+    said = "give 6 matches, not 122: do not rely on this page"
+    assert said in Page(render(replace(owned, answers=flipped))).text
+    assert "do not rely" not in pages["owned"]
+
+
+def test_constant_answers_have_no_law_to_draw(pages):
+    assert "T = 64 whatever the key" in Page(pages["constant"]).text
+    assert "log₁₀ probability" not in pages["constant"]
+
+
+def test_plain_mark_shows_its_controls_and_not_the_exact_law(pages):
+    assert "unmarked models" in pages["plain"]
+    assert "The exact law" not in pages["plain"]
+    assert "none was read" in pages["plain, no controls"]
+
+
+def test_rows_are_a_table_and_bars_within_the_chart(owned, public):
+    weak = replace(public, status="not shown", evidence_bits=3.14)
+    text = render(public, rows=[("as released", owned, 0.873), ("8-bit", weak, None)])
+    page = Page(text)
+    cells = page.texts["td"][-11:-4] if False else page.texts["td"]
+    start = cells.index("✓ owned")
+    bits = whole_tenths(owned.evidence_bits)
+    assert cells[start : start + 4] == ["✓ owned", "122 / 128", bits, "87.3 %"]
+    assert cells[start + 4 : start + 8] == ["○ not shown", "122 / 128", "3.1", "not given"]
+    widths = [float(w) for w in re.findall(r'<i style="width:([\d.]+)%', text)]
+    line = float(re.search(r"--far:([\d.]+)%", text)[1])
+    assert widths[0] == pytest.approx(line * owned.evidence_bits / 80, rel=1e-3)
+    assert widths[1] == pytest.approx(line * 3.14 / 80, abs=0.01)
+    assert max(widths) <= 100
+
+
+# --- privacy and files
+
+
+@pytest.mark.parametrize("private", ["mark", "answers"])
+def test_private_page_says_so_and_is_yours_alone(tmp_path, mark, owned, public, private):
+    args = (owned, None) if private == "answers" else (public, mark)
+    path = write_report(tmp_path / "page.html", args[0], mark=args[1])
+    assert WARNING in Page(path.read_text()).text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_public_page_has_no_warning_and_no_lock(tmp_path, public):
+    before = os.umask(0o022)
+    try:
+        path = write_report(str(tmp_path / "page.html"), public)
+    finally:
+        os.umask(before)
+    assert WARNING not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_overwriting_a_public_page_with_a_private_one_locks_it(tmp_path, owned, public):
+    path = write_report(tmp_path / "page.html", public)
+    write_report(path, owned, overwrite=True)
+    assert WARNING in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_existing_file_is_kept(tmp_path, public):
+    path = tmp_path / "page.html"
+    path.write_text("mine")
+    with pytest.raises(ExistingFileError):
+        write_report(path, public)
+    assert path.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_missing_folder_is_a_clear_error(tmp_path, public):
+    with pytest.raises(FileError, match="cannot be written"):
+        write_report(tmp_path / "no" / "page.html", public)
+
+
+def test_mark_of_another_verdict_is_refused(public):
+    with pytest.raises(ParameterError, match="not the one"):
+        render(public, mark=drawn(16))
+
+
+def test_hostile_names_are_only_text(tmp_path, public):
+    evil = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ 漢字 \udcff{{7*7}}"]
+    verdict = replace(public, reading={"access": "logits", "layer": evil[1]}, reasons=(evil[0],))
+    path = write_report(
+        tmp_path / "page.html",
+        verdict,
+        rows=[(name, public, None) for name in evil],
+        title="</title>" + evil[0],
+        command=evil[1],
+    )
+    page = Page(path.read_text(encoding="utf-8"))
+    assert not {"script", "img"} & {tag for tag, _ in page.tags}
+    assert not [attrs for _, attrs in page.tags if "onerror" in attrs]
+    assert page.text.count(evil[0]) >= 4
+    assert "{{7*7}}" in page.text
+
+
+def test_command_is_given_word_for_word(public):
+    command = 'invgnn verify "my model.pt"  --mark a.mark\n  --alpha 1e-6'
+    assert f"<code>{command}</code>" == re.sub(
+        "</?span>",
+        "",
+        html.unescape(
+            re.search("<code>(?=<span>).*?</code>", render(public, command=command), re.DOTALL)[0]
+        ),
+    )
+
+
+def test_without_a_command_there_is_code_to_run(public, mark):
+    code = re.search("<pre><code>(.*?)</code>", render(public), re.DOTALL)[1]
+    code = html.unescape(re.sub("</?span>", "", code)).split("\n", 2)[2]
+    controls = [suspect(mark, 64, seed=s) for s in (1, 2)]
+    known = {"verify": verify, "suspect": suspect(mark, 6), "mark": mark, "controls": controls}
+    again = eval(code.removeprefix("print(invgnn.").removesuffix(")"), known)  # noqa: S307
+    assert again == public
+
+
+# --- figures
+
+
+@pytest.mark.parametrize(("m", "ones"), [(8, 4), (8, 3), (10, 7), (8, 0)])
+def test_law_is_that_of_all_balanced_keys(m, ones):
+    said = np.arange(m) < ones
+    keys = [np.isin(np.arange(m), k) for k in itertools.combinations(range(m), m // 2)]
+    found = np.array([int((said == key).sum()) for key in keys])
+    counts, heights = figures.matches_law(m, ones)
+    assert counts.tolist() == sorted(set(found.tolist()))
+    assert 10**heights == pytest.approx([np.mean(found == t) for t in counts])
+
+
+def test_law_has_the_tail_of_the_verdict():
+    counts, heights = figures.matches_law(128, 61)
+    tail = math.log(sum(10 ** heights[counts >= 101]))
+    assert tail == pytest.approx(null.log_p_matches(101, 128, 61), rel=1e-9)
+
+
+def test_figures_are_small_and_the_same_under_any_settings(monkeypatch, cases, pages):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it would now raise
+    verdict, more = cases["m=512"]
+    with matplotlib.rc_context({"lines.linewidth": 9, "svg.fonttype": "path", "font.size": 30}):
+        before = dict(matplotlib.rcParams)
+        assert render(verdict, **more) == pages["m=512"]
+        assert dict(matplotlib.rcParams) == before
+    sizes = [len(svg) for svg in re.findall("<svg.*?</svg>", pages["m=512"], re.DOTALL)]
+    assert len(sizes) == 3
+    assert max(sizes) < 60_000
+
+
+def test_law_is_marked_where_t_and_tau_are(public):
+    svg = figures.draw_law(public)
+    assert {">T = 122<", f">τ = {public.tau}<"} <= set(re.findall(r">[Tτ] = \d+<", svg))
+    assert "τ" not in figures.draw_law(replace(public, tau=129))
+
+
+def test_answers_show_each_carrier_once(owned):
+    answers, bits = np.array(owned.answers), np.array(owned.bits)
+    right = (answers > np.median(answers)) == bits
+    svg = figures.draw_answers(answers, bits, right, 0.0, True)
+    dots = sum(f'style="fill: var(--{c})' in u or f"stroke: var(--{c})" in u
+               for c in ("ink", "wrong") for u in re.findall("<use .*?/>", svg))  # fmt: skip
+    assert dots == 128
+    assert len(re.findall(r"<use [^>]*stroke: var\(--wrong\)", svg)) == 6
+
+
+def test_carriers_too_large_to_read_are_not_drawn():
+    path = [Data(edge_index=torch.tensor([range(n - 1), range(1, n)]), num_nodes=n)
+            for n in (figures.LARGEST + 1, 5, 6)]  # fmt: skip
+    svg, chosen = figures.draw_carriers(Graphs.from_data(path), np.array([0, 1, 0]))
+    assert chosen == [1, 2]
+    assert {"2: bit 1", "3: bit 0"} == set(re.findall(r">(\d: bit \d)<", svg))
+
+
+def graph(*edges):
+    nodes = 1 + max(itertools.chain.from_iterable(edges), default=0)
+    index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
+    return Graphs.from_data([Data(edge_index=index, num_nodes=nodes)])
+
+
+def test_layout_keeps_hops():
+    at = place(graph((0, 1), (1, 2), (2, 3), (3, 4)))
+    apart = np.linalg.norm(at[:, None] - at[None], axis=2)
+    hops = np.abs(np.subtract.outer(range(5), range(5)))
+    assert apart == pytest.approx(hops, abs=0.05)
+
+
+@pytest.mark.parametrize("drawing", [graph(), graph((0, 1), (0, 2), (0, 3), (0, 4)), graph((0, 1), (2, 3))])
+def test_layout_parts_all_nodes(drawing):
+    at = place(drawing)
+    assert at.shape == (drawing.num_nodes, 2)
+    assert np.isfinite(at).all()
+    apart = np.linalg.norm(at[:, None] - at[None], axis=2) + 9 * np.eye(len(at))
+    assert apart.min() > 0.5
+
+
+# --- numbers
+
+
+@pytest.mark.parametrize(
+    ("log10", "text"),
+    [
+        (0.0, "1"), (math.log10(0.05), "0.05"), (math.log10(0.01234), "0.0124"), (-6.0, "10⁻⁶"),
+        (math.log10(1.004e-6), "1.01 × 10⁻⁶"), (math.log10(9.999e-7), "10⁻⁶"),
+        (-28.15, "7.08 × 10⁻²⁹"), (-1230.337, "4.61 × 10⁻¹²³¹"), (-math.inf, "0"),
+    ],
+)  # fmt: skip
+def test_probabilities_are_rounded_up(log10, text):
+    assert power(log10) == text
+
+
+@pytest.mark.parametrize(("alpha", "text"), [(1e-6, "10⁻⁶"), (1.234e-8, "1.234 × 10⁻⁸"), (0.05, "0.05")])
+def test_level_is_as_given(alpha, text):
+    assert level(alpha) == text
+
+
+@pytest.mark.parametrize(("bits", "text"), [(79.97, "79.9"), (80.0, "80.0"), (0.0, "0.0"), (math.inf, "∞")])
+def test_evidence_is_rounded_down(bits, text):
+    assert whole_tenths(bits) == text
+
+
+# --- a browser
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PROBE = """<!DOCTYPE html><iframe width=360 height=600 style="border:0" srcdoc="{}"></iframe><script>
+onload = () => {{ const d = document.querySelector("iframe").contentDocument.documentElement;
+document.title = "width " + d.scrollWidth + " of " + d.clientWidth; }}</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_page_fits_a_phone(tmp_path, cases):
+    verdict, more = cases["owned"]
+    long = "x" * 200
+    verdict = replace(verdict, reasons=(long,), reading={"access": "logits", "layer": long})
+    rows = [*more["rows"], (long, verdict, 0.5)]
+    text = render(verdict, mark=more["mark"], rows=rows, title=long, command=long)
+    (tmp_path / "probe.html").write_text(PROBE.format(html.escape(text)))
+    run = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", f"--user-data-dir={tmp_path / 'user'}", "--dump-dom",
+        (tmp_path / "probe.html").as_uri(),
+    ]  # fmt: skip
+    dom = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout
+    width, of = map(int, re.search(r"<title>width (\d+) of (\d+)", dom).groups())
+    assert of > 330  # the scroll bar takes some of the 360
+    assert width <= of
