@@ -34,3 +34,11 @@ test-slow: venv  ## statistical checks that take minutes to hours
 
 clean:  ## remove what make made
 	rm -rf $(VENV) demo-out
+
+.PHONY: false-positives evidence
+
+false-positives: venv  ## how often innocent models verify: real models, fresh secrets (an hour, resumable)
+	$(BIN)/python benchmarks/false_positives.py
+
+evidence: venv  ## evidence in marked and unmarked models, and the paper's scheme beside it (resumable)
+	$(BIN)/python benchmarks/evidence.py

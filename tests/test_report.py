@@ -186,32 +186,35 @@ def test_page_can_be_heard(pages, case):
         if tag == "th":
             assert attrs["scope"] in {"row", "col"}
     assert page.texts["h1"] == ["Watermark verdict"]
-    assert len(page.texts["figcaption"]) == len(page.texts["figure"])
+    assert len(page.texts.get("figcaption", [])) == len(page.texts.get("figure", []))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_number_of_the_verdict_is_there(cases, pages, case):
     verdict, _ = cases[case]
     page = Page(pages[case])
-    rows = dict(zip(page.texts["th"], page.texts["td"], strict=False))
-    if "rows" not in cases[case][1]:  # else th and td do not pair up
-        assert rows["Matches T"].startswith(f"{verdict.t} of {verdict.m} ")
-        assert rows["Threshold τ"].startswith(str(verdict.tau))
-        assert rows["WM-ACC"].startswith(f"{100 * verdict.wm_acc:.1f} %")
-        assert rows["Answered 1"] == f"on {verdict.said_ones} of {verdict.m} carriers"
-        assert rows["p"].startswith(power(verdict.log10_p))
-        assert rows["Level α"].startswith(level(verdict.alpha))
-        assert rows["Evidence"].startswith(f"{whole_tenths(verdict.evidence_bits)} bits")
-        assert rows["Statistic"].startswith(verdict.statistic)
-        assert rows["Null"].startswith(verdict.null)
-        assert rows["Key"].startswith(verdict.key)
-        assert rows["Queries"].startswith(str(verdict.queries))
-        assert rows["Tried"].startswith(str(verdict.tried))
-        assert rows["Version"] == f"invgnn {verdict.version}"
+    cells = dict(zip(page.texts["th"][:14], page.texts["td"][:14], strict=True))
+    starts = {
+        "Matches T": f"{verdict.t} of {verdict.m} ",
+        "Threshold τ": f"{verdict.tau}",
+        "WM-ACC": f"{100 * verdict.wm_acc:.1f} %",
+        "Answered 1": f"on {verdict.said_ones} of {verdict.m} carriers",
+        "p": power(verdict.log10_p),
+        "Level α": level(verdict.alpha),
+        "Evidence": f"{whole_tenths(verdict.evidence_bits)} bits",
+        "Statistic": verdict.statistic,
+        "Null": verdict.null,
+        "Key": verdict.key,
+        "Read at": verdict.access,
+        "Queries": f"{verdict.queries}",
+        "Tried": f"{verdict.tried}",
+        "Controls": f"{len(verdict.controls) or 'none'} ",
+    }
+    assert {name: cells[name][: len(start)] for name, start in starts.items()} == starts
+    assert all(re.search(rf"\b{control['t']}\b", cells["Controls"]) for control in verdict.controls)
     told = [verdict.condition, *verdict.explanations, *verdict.reasons, power(verdict.log10_p)]
-    told += [f"{verdict.t} of {verdict.m}", f"{whole_tenths(verdict.evidence_bits)} bits"]
-    told += [verdict.digests["mark"], verdict.digests["reference"], f"{verdict.access}, "]
-    told += [f"{control['t']}" for control in verdict.controls]
+    told += [verdict.digests["mark"], verdict.digests["reference"], f"invgnn {verdict.version}"]
+    told += [f"{name} {value}" for name, value in verdict.reading.items() if name != "access"]
     told += [f"log₁₀ p = {verdict.log10_p + 0.0:.2f}".replace("-", "−")]
     for words in told:
         assert words in page.text, words
@@ -259,7 +262,9 @@ def test_page_does_not_hide_a_contradiction(owned, pages):
     flipped = tuple(-answer for answer in owned.answers)
     said = "give 6 matches, not 122: do not rely on this page"
     assert said in Page(render(replace(owned, answers=flipped))).text
-    assert "do not rely" not in pages["owned"]
+    assert not [name for name, text in pages.items() if "do not rely" in text]
+    shifted = tuple(answer + 50 for answer in owned.answers)  # the median goes with them
+    assert "do not rely" not in render(replace(owned, answers=shifted))
 
 
 def test_constant_answers_have_no_law_to_draw(pages):
@@ -277,7 +282,7 @@ def test_rows_are_a_table_and_bars_within_the_chart(owned, public):
     weak = replace(public, status="not shown", evidence_bits=3.14)
     text = render(public, rows=[("as released", owned, 0.873), ("8-bit", weak, None)])
     page = Page(text)
-    cells = page.texts["td"][-11:-4] if False else page.texts["td"]
+    cells = page.texts["td"]
     start = cells.index("✓ owned")
     bits = whole_tenths(owned.evidence_bits)
     assert cells[start : start + 4] == ["✓ owned", "122 / 128", bits, "87.3 %"]
@@ -355,13 +360,8 @@ def test_hostile_names_are_only_text(tmp_path, public):
 
 def test_command_is_given_word_for_word(public):
     command = 'invgnn verify "my model.pt"  --mark a.mark\n  --alpha 1e-6'
-    assert f"<code>{command}</code>" == re.sub(
-        "</?span>",
-        "",
-        html.unescape(
-            re.search("<code>(?=<span>).*?</code>", render(public, command=command), re.DOTALL)[0]
-        ),
-    )
+    code = re.search("<pre><code>(.*?)</code>", render(public, command=command), re.DOTALL)[1]
+    assert html.unescape(re.sub("</?span>", "", code)) == command
 
 
 def test_without_a_command_there_is_code_to_run(public, mark):
@@ -395,10 +395,11 @@ def test_law_has_the_tail_of_the_verdict():
 def test_figures_are_small_and_the_same_under_any_settings(monkeypatch, cases, pages):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it would now raise
     verdict, more = cases["m=512"]
-    with matplotlib.rc_context({"lines.linewidth": 9, "svg.fonttype": "path", "font.size": 30}):
-        before = dict(matplotlib.rcParams)
+    odd = {"xtick.direction": "in", "svg.fonttype": "path", "axes.xmargin": 0.4, "lines.marker": "s"}
+    with matplotlib.rc_context(odd):
+        before = matplotlib.rcParams.copy()
         assert render(verdict, **more) == pages["m=512"]
-        assert dict(matplotlib.rcParams) == before
+        assert matplotlib.rcParams.copy() == before
     sizes = [len(svg) for svg in re.findall("<svg.*?</svg>", pages["m=512"], re.DOTALL)]
     assert len(sizes) == 3
     assert max(sizes) < 60_000
@@ -414,10 +415,9 @@ def test_answers_show_each_carrier_once(owned):
     answers, bits = np.array(owned.answers), np.array(owned.bits)
     right = (answers > np.median(answers)) == bits
     svg = figures.draw_answers(answers, bits, right, 0.0, True)
-    dots = sum(f'style="fill: var(--{c})' in u or f"stroke: var(--{c})" in u
-               for c in ("ink", "wrong") for u in re.findall("<use .*?/>", svg))  # fmt: skip
-    assert dots == 128
-    assert len(re.findall(r"<use [^>]*stroke: var\(--wrong\)", svg)) == 6
+    uses = re.findall("<use .*?/>", svg)
+    assert sum("fill: var(--ink)" in use for use in uses) == 122
+    assert sum("stroke: var(--wrong)" in use for use in uses) == 6
 
 
 def test_carriers_too_large_to_read_are_not_drawn():
@@ -441,7 +441,7 @@ def test_layout_keeps_hops():
     assert apart == pytest.approx(hops, abs=0.05)
 
 
-@pytest.mark.parametrize("drawing", [graph(), graph((0, 1), (0, 2), (0, 3), (0, 4)), graph((0, 1), (2, 3))])
+@pytest.mark.parametrize("drawing", [graph(), graph(*((0, k) for k in range(1, 9))), graph((0, 1), (2, 3))])
 def test_layout_parts_all_nodes(drawing):
     at = place(drawing)
     assert at.shape == (drawing.num_nodes, 2)

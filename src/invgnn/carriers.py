@@ -59,8 +59,9 @@ class Reference:
             return data
         if isinstance(data, Graphs):
             return cls(data)
-        if getattr(data, "edge_index", None) is None:
-            return cls(Graphs.from_data(data))
+        # A PyG data set shows the edges of all its graphs together: it is many graphs all the same.
+        if hasattr(data, "indices") or getattr(data, "edge_index", None) is None:
+            return cls(Graphs.from_data(iter(data)))
         whole = Graphs.from_data([data])
         found = sample_subgraphs(whole, SUBGRAPHS, public_stream("reference", whole.digest()))
         if len(found) < SUBGRAPHS // 10:
@@ -141,7 +142,7 @@ class Sampler:
         if self.wl not in {"structure", "features"}:
             raise ParameterError(f"wl={self.wl!r}", "choose 'structure' or 'features'")
         if min(self.rounds, self.wave, self.patience) < 1:
-            raise ParameterError("rounds, wave and patience are at least 1")
+            raise ParameterError("rounds, wave and patience are at least 1", "use the defaults")
 
     def record(self) -> dict[str, Any]:
         """The parameters as plain values."""
@@ -192,7 +193,7 @@ class _Drawing:
         seeds = reference.graphs.take(np.flatnonzero(small & rich))
         values = degrees(seeds).astype(np.float64)
         usual = _similar(values, seeds.ptr, reference.degrees, self.sampler.delta)
-        self.rejected["seed larger than the size cap"] += int((~small).sum())
+        self.rejected[_CAP] += int((~small).sum())
         self.rejected["seed with fewer than two edges"] += int((small & ~rich).sum())
         self.rejected["seed with unusual degrees"] += int((~usual).sum())
         if not usual.any():
@@ -221,12 +222,10 @@ class _Drawing:
             reason = self._judge(graphs, done)
             passed = np.flatnonzero(reason == "")
             reason[passed] = self._accept(graphs.take(passed))
-            if not self.room.sum():
-                return
+            self.rejected.update(reason[(reason != "accepted") & (reason != "surplus")].tolist())
             # A refused candidate is rewired further, unless refusing was final: its place is taken.
             again = np.flatnonzero((reason != "accepted") & (reason != "balance"))
-            self.rejected.update(reason[reason != "accepted"].tolist())
-            if not len(again):
+            if not self.room.sum() or not len(again):
                 return
             graphs = graphs.take(again)
 
@@ -251,7 +250,7 @@ class _Drawing:
             elif kind < 0:
                 verdicts[i] = "invariant too close to one half"
             elif not self.room[kind]:
-                verdicts[i] = "balance"
+                verdicts[i] = "balance" if self.room.any() else "surplus"
             else:
                 self.seen.add(key)
                 self.room[kind] -= 1
@@ -261,13 +260,16 @@ class _Drawing:
         return verdicts
 
     def _starved(self, what: str) -> CarrierError:
-        counts = ", ".join(f"{name}: {n}" for name, n in self.rejected.most_common() if n)
-        worst = next((name for name, n in self.rejected.most_common() if n), "")
-        return CarrierError(f"{what}; refused: {counts}", _ADVICE.get(worst, "draw fewer carriers"))
+        refused = [(name, n) for name, n in self.rejected.most_common() if n]
+        counts = ", ".join(f"{name}: {n}" for name, n in refused)
+        # The cap lets the smallest graphs through whatever the data: others are to blame first.
+        worst = next((name for name, _ in refused if name != _CAP), _CAP)
+        return CarrierError(f"{what}; refused: {counts}", _ADVICE[worst])
 
 
+_CAP = "seed larger than the size cap"
 _ADVICE = {
-    "seed larger than the size cap": "raise size_quantile: too few seeds are left",
+    _CAP: "raise size_quantile: too few seeds are left",
     "seed with fewer than two edges": "raise size_quantile, so that larger graphs become seeds",
     "seed with unusual degrees": "lower delta: the degree test refuses most seeds",
     "no swap possible": "raise size_quantile: these graphs are too small or too regular to rewire",
@@ -296,6 +298,8 @@ def ks_numerator(
 ) -> NDArray[np.int64]:
     """The KS statistic of each graph's values against a sorted pool, times both sample sizes."""
     sizes = np.diff(ptr)
+    if not len(values):
+        return np.zeros(len(sizes), dtype=np.int64)
     graph = np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((values, graph))
     v, n = values[order], sizes[graph]

@@ -29,8 +29,13 @@ class Joint:
                     f"the task batch has {name} and carriers have none to mix in",
                     "use loss = task_loss + mark.loss(model) with a forward= that supplies it",
                 )
+        if task.x is None:
+            raise DataError(
+                "the task batch has no node features to mix carriers into",
+                "use loss = task_loss + mark.loss(model), or give the graphs features",
+            )
         self.carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
-        extra = mark.batch_on(self.carriers, task.x.device, keep=chosen is None)
+        extra = mark.batch_like(self.carriers, task.x, keep=chosen is None)
         self.level = mark.context["level"]
         if self.level == "graph":  # the task graphs themselves are the ordinary inputs
             nodes, edges = self.carriers.num_nodes, 2 * len(self.carriers.edges)
@@ -92,7 +97,7 @@ def _joined(task: Any, extra: Any, tasks: int) -> Any:
             "draw the mark from the data the model is trained on",
         )
     return Batch(
-        x=torch.cat([task.x, extra.x.to(task.x.dtype)]),
+        x=torch.cat([task.x, extra.x]),
         edge_index=torch.cat([task.edge_index, extra.edge_index + nodes], dim=1),
         batch=torch.cat([own, extra.batch + tasks]),
         ptr=torch.cat([ptr, extra.ptr[1:] + nodes]),

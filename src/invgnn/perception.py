@@ -75,7 +75,7 @@ def attach_head(
     if hasattr(model, "perception"):
         raise ParameterError("the model already has a `perception`", "use that one, or remove it")
     head = PerceptionHead(width, nu=nu, non_negative=non_negative, clip=clip)
-    model.add_module("perception", head.to(next(model.parameters()).device))
+    model.add_module("perception", head.to(next(model.parameters())))
     return head
 
 

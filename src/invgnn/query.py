@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import MessagePassing
 
-from invgnn.errors import SuspectError
+from invgnn.errors import InvgnnError, SuspectError
 from invgnn.graphs import Graphs
 from invgnn.randomness import kept
 from invgnn.reading import Direction, Observation, Reading, answer, label_answer
@@ -24,8 +25,8 @@ Forward = Callable[[nn.Module, Any], Tensor]
 Suspect = nn.Module | Callable[[Any], Any]
 
 
-def to_batch(graphs: Graphs) -> Any:
-    """The graphs as one PyG batch."""
+def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
+    """The graphs as one PyG batch, on the device and with features of the precision of `like`."""
     batch = Batch(
         x=None if graphs.x is None else torch.from_numpy(graphs.x),
         edge_index=torch.from_numpy(graphs.directed()),
@@ -33,7 +34,15 @@ def to_batch(graphs: Graphs) -> Any:
         ptr=torch.from_numpy(graphs.ptr),
     )
     batch.num_nodes = graphs.num_nodes
+    if like is not None:
+        batch = batch.to(like.device)
+        batch.x = None if batch.x is None else batch.x.to(like.dtype)
     return batch
+
+
+def weight_of(model: nn.Module) -> Tensor | None:
+    """A weight that shows on which device and in which precision a model computes."""
+    return next((p for p in model.parameters() if p.is_floating_point()), None)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -138,16 +147,35 @@ def _find(core: nn.Module, name: str) -> nn.Module:
     return module
 
 
+@contextmanager
+def uncached(model: nn.Module) -> Iterator[None]:
+    """Convolutions that keep the first graph they saw (`cached=True`) forget it for a block."""
+    held = [
+        (module, name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if name.startswith("_cached_")
+    ]
+    try:
+        for module, name, _ in held:
+            setattr(module, name, None)
+        yield
+    finally:
+        for module, name, value in held:
+            setattr(module, name, value)
+
+
 def observe(
     model: nn.Module, batch: Any, layer: str | None = None, forward: Forward | None = None
 ) -> Observation:
     """One forward pass in the model's present mode, with gradients, looking at `layer` if named."""
     run = forward or call
-    if layer is None:
-        return Observation(run(model, batch), None, batch)
-    with watching(model, layer) as hidden:
-        scores = run(model, batch)
-        return Observation(scores, hidden(), batch)
+    with uncached(model):
+        if layer is None:
+            return Observation(run(model, batch), None, batch)
+        with watching(model, layer) as hidden:
+            scores = run(model, batch)
+            return Observation(scores, hidden(), batch)
 
 
 @contextmanager
@@ -184,7 +212,8 @@ def ask(
     parts = []
     for start in range(0, len(graphs), chunk):
         part = graphs.take(np.arange(start, min(start + chunk, len(graphs))))
-        parts.append(_ask(suspect, to_batch(part), reading, direction, forward))
+        like = weight_of(suspect) if isinstance(suspect, nn.Module) else None
+        parts.append(_ask(suspect, to_batch(part, like), reading, direction, forward))
     answers = np.concatenate(parts)
     if not np.isfinite(answers).all():
         raise SuspectError(
@@ -198,25 +227,24 @@ def _ask(
     suspect: Suspect, batch: Any, reading: Reading, direction: Direction, forward: Forward | None
 ) -> NDArray[np.float64]:
     if isinstance(suspect, nn.Module):
-        device = next((p.device for p in suspect.parameters()), torch.device("cpu"))
-        batch = batch.to(device)
         with politely(suspect), torch.no_grad():
-            seen = _tried(
-                lambda: observe(suspect, batch, reading.layer if reading.hidden else None, forward)
+            layer = reading.layer if reading.hidden else None
+            value = _tried(
+                lambda: _read(observe(suspect, batch, layer, forward), reading, direction, unwrap(suspect))
             )
-            value = _read(seen, reading, direction, unwrap(suspect))
     else:
         if reading.hidden:
             raise SuspectError(
                 f"a function gives scores only, so it cannot be read at {reading.access!r}",
                 "use access='logits' or 'labels', or pass the model itself",
             )
-        scores = _tensor(_tried(lambda: suspect(batch)), reading)
-        value = _read(Observation(scores, None, batch), reading, direction, None)
-    return value.detach().to("cpu", torch.float64).numpy()
+        value = _tried(lambda: _read(Observation(suspect(batch), None, batch), reading, direction, None))
+    return np.asarray(value.detach().to("cpu", torch.float64).numpy())
 
 
 def _read(seen: Observation, reading: Reading, direction: Direction, model: Any) -> Tensor:
+    if not reading.hidden:
+        seen = replace(seen, scores=_tensor(seen.scores, reading))
     if not torch.isfinite(seen.scores).all():
         raise SuspectError("the suspect returned NaN or infinite scores", "check its weights")
     if reading.access == "labels":
@@ -227,9 +255,9 @@ def _read(seen: Observation, reading: Reading, direction: Direction, model: Any)
 def _tried(run: Callable[[], Any]) -> Any:
     try:
         return run()
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if isinstance(error, SuspectError):
-            raise
+    except InvgnnError:
+        raise
+    except Exception as error:  # whatever a stranger's model or endpoint raises
         raise SuspectError(
             f"the suspect failed on the carriers: {error}",
             "carriers have the features of the task they were drawn from; " + _FORWARD,
@@ -239,7 +267,7 @@ def _tried(run: Callable[[], Any]) -> Any:
 def _tensor(value: Any, reading: Reading) -> Tensor:
     """A suspect's scores as floats; bare label numbers as one-hot rows."""
     try:
-        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
     except (TypeError, ValueError) as error:
         raise SuspectError(f"the suspect returned no array: {error}", "return scores") from error
     if tensor.is_floating_point():

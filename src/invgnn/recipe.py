@@ -40,8 +40,8 @@ class Recipe:
             raise ParameterError(
                 f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
             )
-        if self.beta < 0 or self.noise < 0 or self.simulate < 0:
-            raise ParameterError("beta, noise and simulate are not negative")
+        if not (self.beta >= 0 and self.noise >= 0 and self.simulate >= 0):
+            raise ParameterError("beta, noise and simulate are not negative", "the default beta is 1")
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
         if self.joint and (self.noise or self.simulate):

@@ -112,9 +112,10 @@ class _scratch_root:
 
     def __init__(self, name: str) -> None:
         given = os.environ.get("INVGNN_DATA", "")
+        given = str(Path(given).resolve()) if given else ""  # the same name elsewhere is other data
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "invgnn"
         self.root = cache / (hashlib.sha256(given.encode()).hexdigest()[:8] if given else "data")
-        self.raw = Path(given).resolve() / name / "raw" if given else None
+        self.raw = Path(given) / name / "raw" if given else None
         self.name = name
 
     def __enter__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,11 @@ from torch import Tensor, nn
 
 from invgnn import files, null
 from invgnn.carriers import Carriers, Reference, Sampler
-from invgnn.errors import ParameterError
+from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, num_graphs
-from invgnn.query import Forward, Suspect, ask, observe, to_batch, unwrap
+from invgnn.query import Forward, Suspect, ask, observe, to_batch, unwrap, weight_of
 from invgnn.randomness import kept
 from invgnn.reading import Access, Observation, Reading, answer
 from invgnn.recipe import Recipe, logistic_loss, mse_loss, perception_loss, standardise
@@ -249,7 +250,7 @@ class Watermark:
         """
         chosen = self._chosen(beside, step)
         carriers = self.carriers if chosen is None else self.carriers.take(chosen)
-        batch = self.batch_on(carriers, _device(model), keep=chosen is None)
+        batch = self.batch_like(carriers, weight_of(model), keep=chosen is None)
         answers = _own_forward(self, unwrap(model), batch, at or {})
         size = len(carriers)
         total = torch.stack(
@@ -277,12 +278,12 @@ class Watermark:
         return self.subset(step, max(1, round(share * num_graphs(batch))))
 
     def subset(self, step: int, count: int) -> NDArray[np.int64]:
-        """Carriers of one step: all get their turn before any comes again."""
+        """Carriers of one step, always `count`: in every round of steps all get their turn."""
         count = min(count, self.m)
-        turns = self.m // count
+        turns = -(-self.m // count)
         order = self.secret.derive("steps", self.bound, step // turns).permutation(self.m)
         start = (step % turns) * count
-        return np.asarray(order[start : start + count], dtype=np.int64)
+        return order.take(np.arange(start, start + count), mode="wrap")
 
     def reading_loss(
         self, reading: Reading, said: Tensor, usual: Tensor, chosen: NDArray[np.int64] | None
@@ -298,15 +299,16 @@ class Watermark:
         bits = torch.as_tensor(self.bits[index]).to(said)
         return logistic_loss(standard, bits, self.recipe.margin)
 
-    def batch_on(self, carriers: Graphs, device: torch.device, *, keep: bool) -> Any:
-        """Carriers and ordinary inputs on a device; the whole set is made once."""
+    def batch_like(self, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:
+        """Carriers and ordinary inputs, placed as a tensor is; the whole set is made once."""
         held = self.__dict__.setdefault("_batches", {})
-        if keep and device in held:
-            return held[device]
-        batch = to_batch(Graphs.concat([carriers, self.ordinary])).to(device)
+        place = None if like is None else (like.device, like.dtype)
+        batch = held.get(place) if keep else None
+        if batch is None:
+            batch = to_batch(Graphs.concat([carriers, self.ordinary]), like)
         if keep:
-            held[device] = batch
-        return batch
+            held[place] = batch
+        return copy.copy(batch)  # some models write into the batch they are given
 
     # -- files --------------------------------------------------------------------------------
 
@@ -342,16 +344,19 @@ class Watermark:
     ) -> Watermark:
         """The mark in a file; `forward` is how to call an unusual model."""
         held = files.read(path, "mark", passphrase=passphrase)
-        return cls(
-            secret=Secret(held.tensors["secret"].tobytes()),
-            context=held.body["context"],
-            carriers=_unpack("carriers", held.tensors),
-            ordinary=_unpack("ordinary", held.tensors),
-            scale=Scale(*held.body["scale"]),
-            recipe=Recipe(**held.body["recipe"]),
-            rejected=held.body["rejected"],
-            forward=forward,
-        )
+        try:
+            return cls(
+                secret=Secret(held.tensors["secret"].tobytes()),
+                context=held.body["context"],
+                carriers=_unpack("carriers", held.tensors),
+                ordinary=_unpack("ordinary", held.tensors),
+                scale=Scale(*held.body["scale"]),
+                recipe=Recipe(**held.body["recipe"]),
+                rejected=held.body["rejected"],
+                forward=forward,
+            )
+        except (KeyError, TypeError, InvgnnError) as error:
+            raise FileError(f"{path} holds no sound mark: {error}", "Use another copy of it.") from error
 
     def replace(self, **changes: Any) -> Watermark:
         """The same mark with another recipe or another way to call the model."""
@@ -403,10 +408,6 @@ def _check(key: str, gap: float, statistic: str) -> None:
         raise ParameterError(
             f"unknown statistic {statistic!r}", f"choose one of {', '.join(null.STATISTICS)}"
         )
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from invgnn.cli import carriers, demo, embed, inspect, keygen, threshold, verify
+from invgnn.cli.console import Commands
 
 app = typer.Typer(
     name="invgnn",
-    no_args_is_help=True,
+    cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    help="""Prove that a graph neural network is yours.
+    rich_markup_mode=None,  # plain help: it starts fast, and reads the same on every terminal
+    epilog="""\b
+From a secret to a verdict:
+  invgnn keygen -o acme.secret
+  invgnn carriers --secret acme.secret --task PROTEINS -o acme.mark
+  invgnn embed --mark acme.mark --task PROTEINS/GIN -o acme.model
+  invgnn verify --mark acme.mark --model suspect.model
 
-The way of a mark: **keygen** makes a secret, **carriers** draws private graphs with it, **embed** teaches
-them to a model, **verify** reads a suspect. **threshold** plans, **inspect** looks into files, **demo**
-shows everything on one page.
-
-Every verb takes `--json`: exactly one JSON object on standard output, all else on standard error.
+\b
+Exit codes:
+  0  done; of verify: owned      2  could not be done; the reason is on stderr
+  1  of verify: not shown        3  of verify: inconclusive
+                               130  interrupted
 """,
 )
 for verb in (keygen, carriers, embed, verify, threshold, inspect, demo):
     name = verb.__name__.rpartition(".")[2]
-    app.command(name)(getattr(verb, name))
+    app.command(name, epilog=verb.EXAMPLES)(getattr(verb, name))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from invgnn.version import __version__
+
+        typer.echo(f"invgnn {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def root() -> None:
-    """Prove that a graph neural network is yours."""
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Prove that a graph neural network is yours.
+
+    A mark is a secret and some private graphs, its carriers. A model that was taught the mark answers
+    on them as the secret says; a model that was not does so only by chance, and that chance is computed
+    exactly. To see it all on one page, with no download, run invgnn demo.
+
+    Every command takes --json: exactly one JSON object on standard output, errors too, and everything
+    else on standard error.
+    """
 
 
 def main() -> None:

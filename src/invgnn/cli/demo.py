@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from invgnn.cli.console import Json, Overwrite, err, out, progress, verb
+from invgnn.cli.console import Json, Overwrite, check_output, note, progress, verb
 
+EXAMPLES = """\b
+Examples:
+  invgnn demo
+  invgnn demo --task PROTEINS/GIN -o proteins
+"""
 PASSPHRASE = "demo"  # noqa: S105 - a demonstration protects nothing
+FILES = ("demo.mark", "demo.model", "report.html")
 
 
 @verb
 def demo(
     task: Annotated[
-        str, typer.Option(help="TASK/BACKBONE; the default is generated and needs no download.")
+        str,
+        typer.Option(metavar="TASK/BACKBONE", help="Other than the default, tasks are downloaded once."),
     ] = "BA-2motif/GIN",
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for what is made.")] = Path(
-        "demo-out"
-    ),
-    epochs: Annotated[int | None, typer.Option(help="40 for the generated task, else 100.")] = None,
-    m: Annotated[int, typer.Option(help="How many bits.")] = 128,
-    seed: Annotated[int, typer.Option(help="Split, weights and order of batches.")] = 41,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write what is made.")
+    ] = Path("demo-out"),
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Default: 40 on the generated task, else 100.")
+    ] = None,
+    m: Annotated[int, typer.Option(metavar="N", help="How many carriers, one bit each; even.")] = 128,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
+    ] = 41,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Make a secret, draw carriers, train with and without the mark, edit, and verify everything.
+    """Do all of it on one task, edits included.
 
-    The default task is generated: Barabási-Albert graphs carrying a house or a five-cycle, 1,000 of them,
-    nodes coloured at random. `--task PROTEINS/GIN` does the same on real data.
+    Makes a secret, draws carriers, trains one model with the mark and two without, edits the marked one
+    (pruning, quantisation, fine-tuning) and verifies them all. The default task is generated: 1,000
+    Barabási-Albert graphs that carry a house or a five-cycle. It takes a few minutes.
     """
+    _check_folder(output, overwrite)
+
     from invgnn.edits import FineTune, Prune, Quantise
     from invgnn.models import save_model
+    from invgnn.null import check_m
     from invgnn.reading import Access
     from invgnn.report import write_report
     from invgnn.secret import Secret
@@ -42,42 +58,44 @@ def demo(
     from invgnn.watermark import Watermark
 
     name, backbone = parse_setting(task)
+    check_m(m)
     epochs = epochs or (40 if name == "BA-2motif" else 100)
-    _prepare(output, overwrite)
-    err.print(f"[bold]1[/] load {name}, split {seed}")
+    note(f"1 load {name}, split {seed}")
     loaded = load_task(name, seed)
     secret = Secret.generate()
-    err.print(f"[bold]2[/] make a secret: {secret!r}")
-    with progress("[bold]3[/] draw carriers", m) as tick:
+    note(f"2 make a secret: {secret!r}")
+    with progress("3 draw carriers", m) as tick:
         access: Access = "logits" if backbone == "SGC" else "embedding"  # SGC has no hidden layer
         mark = Watermark.draw(secret, loaded.data, m=m, access=access, progress=tick)
     trained: dict[str, Any] = {}
     kinds = {"unmarked A": (None, seed), "unmarked B": (None, seed + 1), "marked": (mark, seed)}
     for step, (label, (what, start)) in enumerate(kinds.items(), 4):
         model = new_model(loaded, backbone, start)
-        with progress(f"[bold]{step}[/] train {label}", epochs) as tick:
+        with progress(f"{step} train {label}", epochs) as tick:
             train(model, loaded, what, epochs=epochs, seed=start, progress=lambda done, all_: tick(1))
         trained[label] = model
     edits = (Prune(0.5), Quantise(8), Quantise(4), FineTune(20, 1e-3))
-    with progress("[bold]7[/] edit the marked model", len(edits)) as tick:
+    with progress("7 edit the marked model", len(edits)) as tick:
         for edit in edits:
             trained[f"marked, {edit!r}"] = edit(trained["marked"], loaded)
             tick(1)
     controls = [trained["unmarked A"], trained["unmarked B"]]
     rows = []
-    with progress("[bold]8[/] verify all", len(trained)) as tick:
+    with progress("8 verify all", len(trained)) as tick:
         for label, model in trained.items():
             others = [c for c in controls if c is not model]
             verdict = verify(model, mark, controls=others, with_answers=label == "marked")
             rows.append((label, verdict, accuracy(model, loaded, loaded.test)))
             tick(1)
     verdicts = {label: verdict for label, verdict, _ in rows}
-    mark.save(output / "demo.mark", PASSPHRASE, overwrite=overwrite)
-    save_model(output / "demo.model", trained["marked"], overwrite=overwrite, task=task, seed=seed)
-    command = f"invgnn verify --mark {output}/demo.mark --model {output}/demo.model"
-    command = f"INVGNN_PASSPHRASE={PASSPHRASE} {command}"
+    output.mkdir(exist_ok=True)
+    marked, saved, page = (output / file for file in FILES)
+    mark.save(marked, PASSPHRASE, overwrite=overwrite)
+    save_model(saved, trained["marked"], overwrite=overwrite, task=task, seed=seed)
+    again = shlex.join(["invgnn", "verify", "--mark", str(marked), "--model", str(saved)])
+    command = f"INVGNN_PASSPHRASE={PASSPHRASE} {again}"
     write_report(
-        output / "report.html",
+        page,
         verdicts["marked"],
         mark=mark,
         rows=rows,
@@ -85,41 +103,33 @@ def demo(
         command=command,
         overwrite=overwrite,
     )
-    record = {
-        "task": task,
-        "output": str(output),
-        "rows": [{"model": n, "test_accuracy": a, **v.to_json()} for n, v, a in rows],
-    }
-    if not json_:
-        out.print(_table(rows, task))
-    words = (
-        f"wrote {output}/demo.mark, {output}/demo.model and {output}/report.html\ncheck again: {command}"
-    )
+    shown = [{"model": n, "test_accuracy": a, **v.to_json()} for n, v, a in rows]
+    for row in shown:
+        row.pop("answers", None)
+        row.pop("bits", None)
+    record = {"task": task, "output": str(output), "files": list(FILES), "rows": shown}
+    words = f"{_table(rows, task)}\n\nwrote {marked}, {saved} and {page}\ncheck again: {command}"
     return record, words, 0
 
 
-def _prepare(output: Path, overwrite: bool) -> None:
-    from invgnn import disk
+def _check_folder(output: Path, overwrite: bool) -> None:
+    if not output.is_dir():
+        check_output(output, overwrite=False)
+        return
+    for file in FILES:
+        check_output(output / file, overwrite)
 
-    output.mkdir(parents=True, exist_ok=True)
-    for name in ("demo.mark", "demo.model", "report.html"):
-        if (output / name).exists() and not overwrite:
-            raise disk.existing(output / name)
 
-
-def _table(rows: list[Any], task: str) -> Any:
-    from rich.table import Table
-
+def _table(rows: list[Any], task: str) -> str:
     first = rows[0][1]
-    table = Table(
-        title=f"{task}: read at {first.access}, statistic {first.statistic}, null {first.null}, "
-        f"alpha {first.alpha:g}",
-        caption="evidence bits = -log2 p, exact for any model unrelated to the secret",
-    )
-    for column in ("model", "accuracy", "matches", "p", "evidence", "verdict"):
-        table.add_column(column, justify="left" if column in {"model", "verdict"} else "right")
+    width = max(len(label) for label, _, _ in rows)
+    lines = [
+        f"{task}, read at {first.access}, alpha {first.alpha:g}",
+        "",
+        f"{'model':<{width}}  accuracy  matches    evidence  verdict",
+    ]
     for label, verdict, score in rows:
-        p = f"1e{verdict.log10_p:.0f}" if verdict.log10_p < -3 else f"{verdict.p:.2g}"
+        matches = f"{verdict.t}/{verdict.m}"
         bits = f"{verdict.evidence_bits:.1f} bits"
-        table.add_row(label, f"{score:.3f}", f"{verdict.t}/{verdict.m}", p, bits, verdict.status)
-    return table
+        lines.append(f"{label:<{width}}  {score:>8.3f}  {matches:>7}  {bits:>10}  {verdict.status}")
+    return "\n".join([*lines, "", "evidence = -log2 p, exact for any model unrelated to the secret"])

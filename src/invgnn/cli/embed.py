@@ -3,71 +3,141 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from invgnn.cli.console import Json, Overwrite, PassphraseFile, open_passphrase, progress, verb
+from invgnn.cli.console import (
+    Json,
+    Overwrite,
+    PassphraseFile,
+    check_input,
+    check_output,
+    fold,
+    open_passphrase,
+    progress,
+    verb,
+)
+from invgnn.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from invgnn.models import Backbone
+    from invgnn.tasks import Task
+    from invgnn.watermark import Watermark
+
+EXAMPLES = """\b
+Examples:
+  invgnn embed --mark acme.mark --task PROTEINS/GIN -o acme.model
+  invgnn embed --mark acme.mark --task PROTEINS/GIN --start trained.model \\
+      -o acme.model
+"""
 
 
 @verb
 def embed(
-    mark: Annotated[Path, typer.Option(help="A mark from `invgnn carriers`.")],
-    task: Annotated[str, typer.Option(help="TASK/BACKBONE, e.g. PROTEINS/GIN or Cora/GCN.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    mark: Annotated[Path, typer.Option(metavar="FILE", help="A mark from invgnn carriers.")],
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar="TASK/BACKBONE",
+            help="The task of the mark, and GCN, GraphSAGE, SGC or GIN; e.g. PROTEINS/GIN.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the model.")
+    ],
     start: Annotated[
-        Path | None, typer.Option(help="Mark this trained model by a short fine-tune.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Fine-tune this model instead of training from scratch."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="100 from scratch, 20 from --start.")] = None,
-    lr: Annotated[float | None, typer.Option(help="0.01 from scratch, 0.001 from --start.")] = None,
-    beta: Annotated[float | None, typer.Option(help="Weight of the mark beside the task.")] = None,
-    seed: Annotated[int, typer.Option(help="Split, initial weights and order of batches.")] = 41,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Default: 100, or 20 with --start.")
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(metavar="RATE", help="Learning rate. Default: 0.01, or 0.001 with --start."),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            metavar="WEIGHT", help="Weight of the mark's loss beside the task's. Default: the mark's."
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
+    ] = 41,
     passphrase_file: PassphraseFile = None,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Train a model on a task with the mark in it, or teach the mark to a trained model.
+    """Train a marked model, or mark a trained one.
 
-    In your own code it is one line instead: `loss = task_loss + mark.loss(model)`.
-
-    Example: `invgnn embed --mark acme.mark --task PROTEINS/GIN -o acme.model`
+    The model learns its task and the mark together; then it is read once, so that you see what a
+    verdict on it would say. In your own training loop this is one line instead:
+    loss = task_loss + mark.loss(model)
     """
+    check_output(output, overwrite)
+    check_input(mark, start)
+    rate = lr if lr is not None else 1e-3 if start else 1e-2
+    if not 0 < rate < float("inf"):
+        raise ParameterError(f"lr is {rate}", "give a rate above 0; 0.01 is usual")
+    passphrase = open_passphrase(mark, passphrase_file)
+
     from dataclasses import replace
 
-    from invgnn import disk
-    from invgnn.models import Backbone, load_model, save_model
+    from invgnn.models import save_model
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.training import train
     from invgnn.verdict import verify
     from invgnn.watermark import Watermark
 
-    if output.exists() and not overwrite:  # before an hour of training, not after
-        raise disk.existing(output)
     name, backbone = parse_setting(task)
-    held = Watermark.load(mark, open_passphrase(mark, passphrase_file))
+    held = Watermark.load(mark, passphrase)
     if beta is not None:
         held = held.replace(recipe=replace(held.recipe, beta=beta))
     loaded = load_task(name, seed)
-    model = load_model(start) if start else new_model(loaded, backbone, seed)
+    _check_mark(held, loaded, mark)
+    model = new_model(loaded, backbone, seed)
+    if start:
+        model = _load_start(start, model, task)
     epochs = epochs or (20 if start else 100)
-    with progress("epochs", epochs) as tick:
+    with progress("training", epochs) as tick:
         history = train(
-            model,
-            loaded,
-            held,
-            epochs=epochs,
-            lr=lr or (1e-3 if start else 1e-2),
-            seed=seed,
-            progress=lambda done, total: tick(1),
+            model, loaded, held, epochs=epochs, lr=rate, seed=seed, progress=lambda done, total: tick(1)
         )
     verdict = verify(model, held)
-    if isinstance(model, Backbone):
-        about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
-        save_model(output, model, overwrite=overwrite, **about)
+    about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
+    save_model(output, model, overwrite=overwrite, **about)
     record = {
         "model": str(output),
         "test_accuracy": history.test_acc,
         "best_epoch": history.best_epoch,
         "verdict": verdict.to_json(),
     }
-    return record, f"wrote {output}: test accuracy {history.test_acc:.3f}\n{verdict}", 0
+    return record, f"wrote {output}: test accuracy {history.test_acc:.3f}\n{fold(str(verdict), 13)}", 0
+
+
+def _check_mark(held: Watermark, task: Task, path: Path) -> None:
+    width = 0 if held.carriers.x is None else held.carriers.x.shape[1]
+    if (held.context["level"], width) != (task.level, task.num_features):
+        raise DataError(
+            f"{path} was drawn from another task: its graphs have {width} features, those of {task.name} "
+            f"{task.num_features}",
+            f"draw a mark with invgnn carriers --task {task.name}",
+        )
+
+
+def _load_start(path: Path, fresh: Backbone, task: str) -> Backbone:
+    """A trained model, if it has the kind and the widths of a fresh one."""
+    from invgnn.models import load_model
+
+    model = cast("Backbone", load_model(path))
+    differ = [
+        f"{part} {model.architecture[part]}, not {fresh.architecture[part]}"
+        for part in ("name", "level", "in_channels", "out_channels")
+        if model.architecture[part] != fresh.architecture[part]
+    ]
+    if differ:
+        advice = "give a model trained on this task, or the task and backbone it was trained on"
+        raise ParameterError(f"{path} does not fit {task}: it has {'; '.join(differ)}", advice)
+    return model

@@ -9,35 +9,55 @@ import typer
 
 from invgnn.cli.console import Json, PassphraseFile, find_passphrase, verb
 
+EXAMPLES = """\b
+Examples:
+  invgnn inspect acme.model
+  invgnn inspect acme.mark --unseal
+"""
+
 
 @verb
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A secret, mark or model.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A secret, a mark or a model.", show_default=False)
+    ],
     unseal: Annotated[
-        bool, typer.Option("--unseal", help="Ask for the passphrase and look inside.")
+        bool, typer.Option("--unseal", help="Open it with its passphrase and show more.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     json_: Json = False,
 ) -> Any:
-    """Show what a file is: its kind, version, digest, and what it says about itself.
+    """Show what a file is, without a passphrase.
 
-    Needs no passphrase, and never shows a secret. With `--unseal` a mark's context is shown as well.
-
-    Example: `invgnn inspect acme.mark`
+    Of a sealed file you see its kind and version; with --unseal also how a mark was drawn and how it may
+    be read. Of a model you see architecture, weights and how it was made. A secret is never shown. The
+    file is checked against its digest; nothing in it is run.
     """
     from invgnn import files
 
-    record = files.peek(file)
-    if unseal and record["sealed"]:
-        held = files.read(file, record["kind"], passphrase=find_passphrase(passphrase_file))
-        shapes = {name: list(t.shape) for name, t in held.tensors.items()}
-        record |= {"digest": held.digest, "body": held.body, "tensors": shapes}
-    return record, "\n".join(_lines(record)), 0
+    seen = files.peek(file)
+    body, digest, tensors = seen.get("body"), seen.get("digest"), seen.get("tensors")
+    if unseal and seen["sealed"]:
+        held = files.read(file, seen["kind"], passphrase=find_passphrase(file, passphrase_file))
+        body, digest = held.body, held.digest
+        tensors = {n: {"dtype": str(t.dtype), "shape": list(t.shape)} for n, t in held.tensors.items()}
+    record = {
+        "file": str(file),
+        "kind": seen["kind"],
+        "version": seen["version"],
+        "sealed": seen["sealed"],
+        "file_digest": digest,
+        "body": body,
+        "tensors": tensors,
+    }
+    return record, "\n".join(_lines({k: v for k, v in record.items() if v is not None})), 0
 
 
 def _lines(record: dict[str, Any], depth: int = 0) -> list[str]:
     lines = []
     for name, value in record.items():
+        if isinstance(value, dict) and set(value) == {"dtype", "shape"}:
+            value = f"{value['dtype']} {value['shape']}"
         if isinstance(value, dict) and value:
             lines += ["  " * depth + f"{name}:", *_lines(value, depth + 1)]
         else:

@@ -6,29 +6,48 @@ from typing import Annotated, Any
 
 import typer
 
-from invgnn.cli.console import Json, verb
+from invgnn.cli.console import Json, fold, verb
 from invgnn.errors import ParameterError
 
+EXAMPLES = """\b
+Examples:
+  invgnn threshold
+  invgnn threshold --m 64 --alpha 1e-6 --null paper
+"""
 ACCURACIES = (0.7, 0.8, 0.9, 0.95)
+PLAIN = "The bits of a plain key are a public function of the carriers: only unmarked models tell chance."
 
 
 @verb
 def threshold(
-    m: Annotated[int, typer.Option(help="How many carriers.")] = 128,
-    alpha: Annotated[float, typer.Option(help="False-positive rate you accept.")] = 1e-6,
+    m: Annotated[int, typer.Option(metavar="N", help="How many carriers, one bit each; even.")] = 128,
+    alpha: Annotated[
+        float, typer.Option(metavar="RATE", help="The false-positive rate you accept.")
+    ] = 1e-6,
     null: Annotated[
-        str, typer.Option(help="exact, binomial, hoeffding (corrected) or paper (literal, unsound).")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The law of chance: exact, binomial (independent bits), hoeffding (the paper's, "
+            "corrected) or paper (literal, unsound).",
+        ),
     ] = "exact",
-    rho0: Annotated[float, typer.Option(help="Mixing estimate of hoeffding and paper.")] = 7.6e-4,
-    key: Annotated[str, typer.Option(help="keyed or plain: the key in use.")] = "keyed",
+    rho0: Annotated[
+        float, typer.Option(metavar="RHO", help="Of hoeffding and paper: correlation of carriers.")
+    ] = 7.6e-4,
+    key: Annotated[
+        str, typer.Option(metavar="NAME", help="The key the mark uses, keyed or plain.")
+    ] = "keyed",
     json_: Json = False,
 ) -> Any:
-    """How many of m bits must match for a false-positive rate of alpha, and what power that leaves.
+    """Plan how many bits, and how many of them must match.
 
-    `tau` is the threshold of the chosen null. `true_alpha` is how often an unrelated model reaches it when
-    the key is balanced and drawn from the secret, whatever the null claims.
+    tau is the threshold that the chosen null asks for. The true rate is how often an unrelated model
+    reaches it with a keyed mark, whatever the null claims. Power is the chance that your own model
+    reaches it if each bit is read right with the given probability.
 
-    Example: `invgnn threshold --m 128 --alpha 1e-6 --null exact`
+    This plans for counting matches alone. verify weighs the size of the answers too, and asks for 80
+    bits of evidence before it says owned.
     """
     from invgnn import null as nulls
 
@@ -36,38 +55,46 @@ def threshold(
     if null not in nulls.NULLS:
         raise ParameterError(f"unknown null {null!r}", f"choose one of {', '.join(nulls.NULLS)}")
     if key not in {"keyed", "plain"}:
-        raise ParameterError(f"unknown key {key!r}", "choose 'keyed' or 'plain'")
+        raise ParameterError(f"unknown key {key!r}", "choose keyed or plain")
+    if not 0 <= rho0 <= 1:
+        raise ParameterError(f"rho0 is {rho0}", "give a correlation from 0 to 1")
     law = made[null](rho0) if null in made else nulls.NULLS[null]
     tau = law.tau(m, alpha)
-    valid = law.valid_for_balanced and key == "keyed"
+
+    def smallest(accuracy: float) -> int | None:
+        try:
+            return nulls.smallest_m(alpha, accuracy, null=law)
+        except ParameterError:  # beyond the range that is searched
+            return None
+
     record = {
         "m": m,
         "alpha": alpha,
         "null": null,
+        "rho0": rho0 if null in made else None,
         "tau": tau,
+        "reachable": tau <= m,
         "true_alpha": law.true_alpha(m, tau),
         "key": key,
-        "valid": valid,
+        "valid": law.valid_for_balanced and key == "keyed",
         "caveat": law.caveat if key == "keyed" else PLAIN,
         "power": {f"{a:g}": nulls.power(m, tau, a) for a in ACCURACIES},
-        "smallest_m": {f"{a:g}": nulls.smallest_m(alpha, a, null=law) for a in ACCURACIES},
+        "smallest_m": {f"{a:g}": smallest(a) for a in ACCURACIES},
     }
-    if null in made:
-        record["rho0"] = rho0
     return record, _words(record), 0
 
 
-PLAIN = "The bits of a plain key are a public function of the carriers: only the `models` null applies."
-
-
 def _words(record: dict[str, Any]) -> str:
+    m, tau = record["m"], record["tau"]
+    asked = f"{tau} of {m} bits must match" if tau <= m else f"even {m} of {m} matching bits are not enough"
+    valid = "valid" if record["valid"] else "NOT VALID"
     lines = [
-        f"{record['tau']} of {record['m']} bits must match at alpha {record['alpha']:g}, null {record['null']}",
+        f"{asked} at alpha {record['alpha']:g}, null {record['null']}",
         f"true false-positive rate: {record['true_alpha']:.3g}",
-        f"{'valid' if record['valid'] else 'NOT VALID'} for a {record['key']} key: {record['caveat']}",
+        fold(f"{valid} for key {record['key']}: {record['caveat']}", 2),
         "",
         "bits read right    power    smallest m for power 0.99",
     ]
     for accuracy, power in record["power"].items():
-        lines.append(f"{float(accuracy):>15.0%}   {power:>6.3f}    {record['smallest_m'][accuracy]}")
+        lines.append(f"{float(accuracy):>15.0%}   {power:>6.3f}    {record['smallest_m'][accuracy] or '-'}")
     return "\n".join(lines)

@@ -3,77 +3,162 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from invgnn.cli.console import Json, Overwrite, PassphraseFile, open_passphrase, verb
-from invgnn.errors import ParameterError
+from invgnn.cli.console import (
+    Json,
+    Overwrite,
+    PassphraseFile,
+    check_input,
+    check_output,
+    fold,
+    open_passphrase,
+    verb,
+)
+from invgnn.errors import FileError, ParameterError
+
+EXAMPLES = """\b
+Exit codes:
+  0  owned: at least 80 bits of evidence
+  1  not shown: chance explains the answers
+  2  the question could not be asked; the reason is on stderr
+  3  inconclusive: some evidence, or a control verifies too
+
+\b
+Examples:
+  invgnn verify --mark acme.mark --model suspect.model
+  invgnn verify --mark acme.mark --model suspect.pt --architecture nets:build \\
+      --control other.pt --report verdict.html
+"""
 
 
 @verb
 def verify(
-    mark: Annotated[Path, typer.Option(help="The mark.")],
+    mark: Annotated[Path, typer.Option(metavar="FILE", help="A mark from invgnn carriers.")],
     model: Annotated[
-        Path, typer.Option(help="The suspect: an invgnn model, safetensors, or a PyTorch state dict.")
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="The suspect: a model from invgnn embed or, with --architecture, weights alone "
+            "(.safetensors, or a state dict in .pt or .pth).",
+        ),
     ],
     architecture: Annotated[
         str | None,
-        typer.Option(help="For weights alone: MODULE:FUNCTION that builds the model without arguments."),
+        typer.Option(
+            metavar="MOD:FUNC",
+            help="For weights alone: module:function, a function of yours that takes nothing and returns "
+            "the model. It is imported and run.",
+        ),
     ] = None,
-    access: Annotated[str | None, typer.Option(help="One of the mark's declared readings.")] = None,
-    alpha: Annotated[float, typer.Option(help="False-positive rate you accept.")] = 1e-6,
+    access: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="embedding, logits or labels, as declared when the mark was drawn. Default: "
+            "the first declared.",
+        ),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(metavar="RATE", help="The false-positive rate you accept.")
+    ] = 1e-6,
     control: Annotated[
-        list[Path] | None, typer.Option(help="An unmarked model to read as well; repeat.")
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="An unmarked model, which must not verify. Repeat it for several."
+        ),
     ] = None,
-    tried: Annotated[int, typer.Option(help="Suspects and readings looked at so far.")] = 1,
-    answers: Annotated[bool, typer.Option("--answers", help="Include raw answers and bits.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page as well.")] = None,
+    tried: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="How many suspects and readings you have looked at; costs log2 N bits."
+        ),
+    ] = 1,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Include raw answers and bits in --json. Private.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page as well. Private.")
+    ] = None,
     passphrase_file: PassphraseFile = None,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
     """Read a suspect with a mark and say what its answers prove.
 
-    Exit code 0: owned. 1: not shown. 3: inconclusive. 2: the question could not be asked.
-
-    p is exact: for a model unrelated to the secret, the chance of answers this good is at most p, with no
-    assumption about models or graphs. It holds if the secret is older than the suspect and the reading was
+    p is exact: a model unrelated to the secret answers this well with probability at most p, whatever
+    the model and the graphs. That holds if the secret is older than the suspect and the reading was
     declared beforehand.
-
-    Example: `invgnn verify --mark acme.mark --model suspect.model`
     """
-    from invgnn.models import load_model
+    check_input(mark, model, *(control or ()))
+    if report is not None:
+        check_output(report, overwrite)
+    passphrase = open_passphrase(mark, passphrase_file)
+
     from invgnn.verdict import verify as judge
     from invgnn.watermark import Watermark
 
-    held = Watermark.load(mark, open_passphrase(mark, passphrase_file))
-    build = _builder(architecture)
+    held = Watermark.load(mark, passphrase)
     verdict = judge(
-        load_model(model, build() if build else None),
+        _load(model, architecture),
         held,
         alpha,
         access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
-        controls=[load_model(path, build() if build else None) for path in control or ()],
+        controls=[_load(path, architecture) for path in control or ()],
         tried=tried,
         with_answers=answers or report is not None,
     )
     if report is not None:
         from invgnn.report import write_report
 
-        command = f"invgnn verify --mark {mark} --model {model} --access {verdict.access} --alpha {alpha:g}"
+        words = ["--mark", mark, "--model", model, "--access", verdict.access, "--alpha", f"{alpha:g}"]
+        words += ["--architecture", architecture] if architecture else []
+        words += [word for path in control or () for word in ("--control", path)]
+        words += ["--tried", tried]
+        command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)
-    return verdict.to_json(), str(verdict), verdict.exit_code
+    record = verdict.to_json()
+    if not answers:  # a report asks for them too
+        record.pop("answers", None)
+        record.pop("bits", None)
+    return record, fold(str(verdict), 13), verdict.exit_code
 
 
-def _builder(name: str | None) -> Any:
-    if name is None:
-        return None
-    module, _, function = name.partition(":")
+def _load(path: Path, architecture: str | None) -> Any:
+    """The model in a file: ours says how it is built, weights alone need an architecture."""
+    from invgnn import files
+    from invgnn.models import load_model
+
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+        ours = files.peek(path)["kind"] == "model"
+    except FileError as error:
+        if architecture is None:
+            advice = "if it holds weights alone, give --architecture MODULE:FUNCTION"
+            raise FileError(error.message, advice) from None
+        ours = False
+    return load_model(path, None if ours or architecture is None else _build(architecture))
+
+
+def _build(name: str) -> Any:
+    """What the user's own function returns; the current folder is searched for it too."""
+    from torch import nn
+
+    module, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        model = getattr(importlib.import_module(module), function)()
+    except (Exception, SystemExit) as error:  # their code may do anything but decide our exit code
         raise ParameterError(
-            f"cannot find {name!r}: {error}", "give MODULE:FUNCTION, importable from here"
+            f"{name!r} does not give a model: {type(error).__name__}: {error}",
+            "give MODULE:FUNCTION, importable from here, whose function needs no arguments",
         ) from error
+    if not isinstance(model, nn.Module):
+        raise ParameterError(f"{name!r} gives a {type(model).__name__}", "return a torch.nn.Module")
+    return model

@@ -44,6 +44,7 @@ def _scaled(hops: Floats) -> Floats:
     centre = np.eye(len(hops)) - 1.0 / len(hops)
     values, vectors = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
     top = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 1e-6))
-    # Twins (leaves of one star) start at one point and would never part: nudge each its own way.
+    # Twins (leaves of one star) start at one point and would part by rounding errors alone, on
+    # each machine differently: nudge each its own way.
     turn = 2.399963 * np.arange(len(hops))
     return np.asarray(top + 0.05 * np.stack([np.cos(turn), np.sin(turn)], axis=1))

@@ -1,0 +1,290 @@
+"""The carriers: each check against an independent oracle, the same set from the same secret."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from torch_geometric.data import Data, InMemoryDataset
+
+from drawn import union
+from invgnn.carriers import _ADVICE, Carriers, Reference, Sampler, _similar, ks_numerator
+from invgnn.errors import CarrierError
+from invgnn.graphs import Graphs
+from invgnn.secret import Secret, Stream
+from invgnn.watermark import Watermark
+from invgnn.wl import label_nodes, wl_hash
+
+SECRET = Secret(bytes(range(32)))
+
+
+def networks(graphs):
+    out = []
+    for number in range(len(graphs)):
+        one = graphs.take([number])
+        out.append(nx.empty_graph(one.num_nodes))
+        out[-1].add_edges_from(one.edges.tolist())
+    return out
+
+
+# --- the Kolmogorov-Smirnov test
+
+tied = st.sampled_from([0.0, 1 / 3, 0.5, 2 / 3, 1.0])  # clustering coefficients: few values, many ties
+free = st.floats(-5, 5, allow_nan=False)
+
+
+@given(
+    st.lists(st.lists(tied, min_size=2, max_size=30), min_size=1, max_size=4),
+    st.lists(tied, min_size=5, max_size=200),
+    st.floats(0.001, 0.9),
+)
+def test_ks_with_ties_decides_as_scipy(samples, pool, delta):
+    check_ks(samples, pool, delta)
+
+
+@given(
+    st.lists(st.lists(free, min_size=2, max_size=30), min_size=1, max_size=4),
+    st.lists(free, min_size=5, max_size=50),
+    st.floats(0.001, 0.9),
+)
+def test_ks_without_ties_decides_as_scipy(samples, pool, delta):
+    check_ks(samples, pool, delta)
+
+
+def check_ks(samples, pool, delta):
+    ptr = np.cumsum([0, *map(len, samples)])
+    values, pool = np.concatenate(samples), np.sort(pool)
+    found = [ks_2samp(sample, pool, method="asymp") for sample in samples]
+    assume(all(abs(one.pvalue - delta) > 1e-6 for one in found))
+    numerator = ks_numerator(values, ptr, pool)
+    assert numerator.dtype == np.int64  # no rounding can differ between machines
+    np.testing.assert_allclose(numerator / (np.diff(ptr) * len(pool)), [one.statistic for one in found])
+    assert _similar(values, ptr, pool, delta).tolist() == [one.pvalue >= delta for one in found]
+
+
+# --- what is accepted
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [Sampler(), Sampler(delta=0.3, size_quantile=0.6), Sampler(wl="features", rounds=1), Sampler(wave=32)],
+    ids=str,
+)
+def test_every_carrier_passes_every_check(rings, sampler):
+    reference = Reference(rings)
+    drawn = Carriers.draw(reference, 40, SECRET.derive("test"), sampler)
+    carriers, cap = drawn.graphs, np.quantile(rings.sizes, sampler.size_quantile, method="lower")
+    assert len(carriers) == 40
+    assert carriers.sizes.max() <= cap
+
+    hashes = []
+    for graphs in (carriers, rings):
+        labels = label_nodes(graphs.x) if sampler.wl == "features" else None
+        hashes.append([key.tobytes() for key in wl_hash(graphs, labels, sampler.rounds)])
+    assert len(set(hashes[0])) == 40
+    assert not set(hashes[0]) & set(hashes[1])
+
+    ours, theirs = networks(carriers), networks(rings)
+    looks = [graphs.take([i]).x.tobytes() for graphs in (carriers, rings) for i in range(len(graphs))]
+    seeds = {(look, *dict(g.degree).values()) for look, g in zip(looks[40:], theirs, strict=True)}
+    assert {(look, *dict(g.degree).values()) for look, g in zip(looks, ours, strict=False)} <= seeds
+    pools = [np.concatenate([list(part(g)) for g in theirs]) for part in (degrees, clustering)]
+    for g in ours:
+        for part, pool in zip((degrees, clustering), pools, strict=True):
+            assert ks_2samp(list(part(g)), pool, method="asymp").pvalue >= sampler.delta - 1e-9
+
+
+def degrees(g):
+    return dict(g.degree).values()
+
+
+def clustering(g):
+    return nx.clustering(g).values()
+
+
+def test_no_carrier_is_a_task_graph_or_another_carrier(rings):
+    ours = networks(Carriers.draw(Reference(rings), 24, SECRET.derive("test")).graphs)
+    theirs = [g for g in networks(rings) if len(g) <= max(map(len, ours))]
+    for number, g in enumerate(ours):
+        assert not any(nx.faster_could_be_isomorphic(g, h) and nx.is_isomorphic(g, h) for h in theirs)
+        assert not any(nx.is_isomorphic(g, h) for h in ours[:number])
+
+
+def test_refusals_are_counted(rings):
+    drawn = Carriers.draw(Reference(rings), 40, SECRET.derive("test"), Sampler(delta=0.5))
+    cap = np.quantile(rings.sizes, 0.25, method="lower")
+    assert drawn.rejected["seed larger than the size cap"] == (rings.sizes > cap).sum()
+    assert drawn.rejected["unusual clustering"] > 0
+    assert all(n > 0 for n in drawn.rejected.values())
+    assert set(drawn.rejected) <= set(_ADVICE)
+    assert drawn.candidates % Sampler().wave == 0
+    seen = []
+    Carriers.draw(Reference(rings), 40, SECRET.derive("test"), Sampler(delta=0.5), progress=seen.append)
+    assert sum(seen) == 40
+
+
+# --- the same from the same, another from anything else
+
+
+def test_a_mark_regenerates_bit_for_bit(rings):
+    first, again = (Watermark.draw(SECRET, rings, m=32) for _ in range(2))
+    assert first.carriers.digest() == again.carriers.digest()
+    assert first.ordinary.digest() == again.ordinary.digest()
+    assert first.bits.tolist() == again.bits.tolist()
+    assert first.digest == again.digest
+
+
+CHANGES = {
+    "m": {"m": 34},
+    "invariant": {"invariant": "spectral_radius"},
+    "gap": {"gap": 0.2},
+    "statistic": {"statistic": "rank"},
+    "access": {"access": ("embedding", "logits")},
+    "layer": {"layer": "head:in"},
+    "delta": {"sampler": Sampler(delta=0.11)},
+    "patience": {"sampler": Sampler(patience=65)},  # even what changes no decision
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_carriers_and_bits_are_bound_to_the_context(rings, name):
+    base = Watermark.draw(SECRET, rings, m=32)
+    other = Watermark.draw(SECRET, rings, **{"m": 32, **CHANGES[name]})
+    assert other.bound != base.bound
+    assert other.carriers.digest() != base.carriers.digest()
+    assert other.direction("embedding", 64).tolist() != base.direction("embedding", 64).tolist()
+    assert other.bits[:32].tolist() != base.bits.tolist()
+
+
+def test_carriers_are_bound_to_secret_and_reference(rings):
+    base = Watermark.draw(SECRET, rings, m=32)
+    fewer = rings.take(np.arange(len(rings) - 1))
+    for other in (Watermark.draw(Secret(bytes(32)), rings, m=32), Watermark.draw(SECRET, fewer, m=32)):
+        assert other.carriers.digest() != base.carriers.digest()
+        assert other.bits.tolist() != base.bits.tolist()
+
+
+def test_golden_mark(rings):
+    """A change here loses every mark ever made."""
+    mark = Watermark.draw(SECRET, rings, m=16)
+    assert rings.digest() == GOLDEN["rings"]
+    assert mark.bound == GOLDEN["bound"]
+    assert mark.carriers.digest() == GOLDEN["carriers"]
+    assert "".join(map(str, mark.bits)) == GOLDEN["bits"]
+    assert mark.ordinary.digest() == GOLDEN["ordinary"]
+    assert mark.direction("embedding", 8).tolist() == GOLDEN["projection"]
+    np.testing.assert_allclose(mark.targets[:4], GOLDEN["targets"], atol=1e-8)
+
+
+GOLDEN = {
+    "rings": "e68822ac9115feb323b24251832015eddf5628a04a47dd0fd4cf728fc82a3831",
+    "bound": "7a6a13a01c49ed201ff57851b3f9b3f1fff696868f8f96e412dfe09e2e393aa7",
+    "carriers": "b5560ec018d26af7d5f9c0c2701b19de212e9e159ae97d0f7676647b8f331887",
+    "bits": "1000001101100111",
+    "ordinary": "52e6c958ca4dc319b82a14f19e527555f4f9e40c6145d254f0087aa76ac0a7ca",
+    "projection": [-1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0, 1.0],
+    "targets": [0.802000674, 0.197999326, 0.25, 0.0],
+}
+
+
+# --- plain keys
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.1])
+def test_a_plain_key_is_exactly_balanced(rings, gap):
+    mark = Watermark.draw(SECRET, rings, m=32, key="plain", gap=gap)
+    lambda2 = np.array([np.sort(nx.laplacian_spectrum(g))[1] for g in networks(rings)])
+    low, high = np.percentile(lambda2, [5, 95])
+    ours = np.array([np.sort(nx.laplacian_spectrum(g))[1] for g in networks(mark.carriers)])
+    t = np.clip((ours - low) / (high - low), 0, 1)
+    np.testing.assert_allclose(mark.targets, t, atol=1e-7)
+    assert mark.bits.tolist() == (t >= 0.5).astype(int).tolist()
+    assert mark.bits.sum() == 16
+    assert (np.abs(t - 0.5) >= gap - 1e-7).all()
+
+
+# --- starving: every check can, and is named
+
+
+FEW = [nx.gnp_random_graph(7, 0.4, seed=seed) for seed in (3, 4)]
+ODD = [nx.star_graph(6), nx.complete_graph(6), nx.cycle_graph(7)] * 3
+STARVING = {
+    "seed with unusual degrees": (ODD, {"delta": 0.999}, 8),
+    "seed with fewer than two edges": ([nx.path_graph(2)] * 9 + [nx.cycle_graph(8)], {}, 8),
+    "no swap possible": ([nx.complete_graph(5)] * 4 + [nx.complete_graph(6)] * 2, {}, 8),
+    "same as a task graph": ([nx.cycle_graph(8)] * 4 + [nx.path_graph(9)], {"delta": 0.0}, 8),
+    "same as an earlier carrier": (FEW, {"delta": 0.0}, 64),
+    "unusual clustering": ([nx.ring_of_cliques(3 + s % 3, 4) for s in range(9)], {"delta": 0.6}, 8),
+}
+
+
+@pytest.mark.parametrize("check", STARVING)
+def test_starving_names_the_check(check):
+    graphs, options, m = STARVING[check]
+    sampler = Sampler(**{"wave": 64, "patience": 4, "size_quantile": 0.5, "swap_cap": 20, **options})
+    starve(check, union(graphs), m, sampler)
+
+
+@pytest.mark.parametrize(("check", "kind"), [("invariant too close to one half", -1), ("balance", 1)])
+def test_starving_quota_names_the_check(rings, check, kind):
+    starve(check, rings, 8, Sampler(patience=16), lambda graphs: np.full(len(graphs), kind))
+
+
+def starve(check, graphs, m, sampler, quota=None):
+    with pytest.raises(CarrierError, match=f"{check}: [0-9]") as caught:
+        Carriers.draw(Reference(graphs), m, Stream(b"starving"), sampler, quota)
+    assert caught.value.advice == _ADVICE[check]
+
+
+def test_every_advice_was_starved():
+    quotas = {"invariant too close to one half", "balance"}
+    assert set(_ADVICE) == {*STARVING, *quotas, "seed larger than the size cap"}
+
+
+# --- the reference
+
+
+def test_a_node_task_is_a_population_of_subgraphs(web):
+    reference = Reference.of(web.data)
+    assert reference.level == "node"
+    assert len(reference.graphs) > 100
+    assert reference.graphs.sizes.min() >= 12
+    assert reference.graphs.sizes.max() <= 32
+    assert all(map(nx.is_connected, networks(reference.graphs)))
+    assert Reference.of(web.data).digest == reference.digest  # public: everybody gets the same
+    mark = Watermark.draw(SECRET, reference, m=16)
+    assert mark.context["level"] == "node"
+    assert mark.carriers.sizes.min() >= 12
+
+
+class Held(InMemoryDataset):
+    def __init__(self, items):
+        super().__init__()
+        self.data, self.slices = self.collate(items)
+
+
+@pytest.mark.parametrize("shape", ["list", "dataset", "slice", "generator", "Graphs", "Reference"])
+def test_a_reference_from_whatever_holds_graphs(motifs, shape):
+    items = [Data(x=g.x, edge_index=g.edge_index, y=g.y, num_nodes=g.num_nodes) for g in motifs.data[:30]]
+    given = {
+        "list": lambda: items,
+        "dataset": lambda: Held(items),
+        "slice": lambda: Held([*items, *items])[:30],
+        "generator": lambda: (g for g in items),
+        "Graphs": lambda: Graphs.from_data(items),
+        "Reference": lambda: Reference(Graphs.from_data(items)),
+    }[shape]()
+    reference = Reference.of(given)
+    assert reference.level == "graph"
+    assert reference.digest == Graphs.from_data(items).digest()
+
+
+def test_samplers_tell_themselves_apart():
+    records = [Sampler().record(), replace(Sampler(), rounds=4).record()]
+    assert records[0] != records[1]
+    assert Sampler(**records[1]) == replace(Sampler(), rounds=4)
