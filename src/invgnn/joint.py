@@ -12,7 +12,7 @@ from torch_geometric.data import Batch
 
 from invgnn.errors import DataError, SuspectError
 from invgnn.query import observe, unwrap
-from invgnn.reading import answer
+from invgnn.reading import Observation
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -42,32 +42,22 @@ class Joint:
             extra = _part(extra, len(self.carriers), nodes, edges)
         self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.batch = _joined(task, extra, self.tasks)
-        self.seen: list[Tensor] = []
-        self.model: nn.Module | None = None
+        self.seen: tuple[Observation, nn.Module] | None = None
 
     def __call__(self, model: nn.Module) -> Tensor:
         """One forward over task inputs and carriers; returns the scores of the task inputs only."""
-        layer = next((r.layer for r in self.mark.readings if r.hidden), None)
-        seen = observe(model, self.batch, layer, self.mark.forward)
-        self.seen = [answer(seen, r, self.mark.direction, unwrap(model)) for r in self.mark.readings]
+        seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
+        self.seen = seen, unwrap(model)
         rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
 
     def loss(self) -> Tensor:
         """β times the mark's loss for the forward pass just made."""
-        if not self.seen:
+        if self.seen is None:
             raise SuspectError("no forward pass was made", "call this joint batch on the model")
         first, last = self.tasks, self.tasks + len(self.carriers)
-        losses = [
-            self.mark.reading_loss(
-                reading,
-                said[first:last],
-                said[last:] if self.level == "node" else said[:first],
-                self.chosen,
-            )
-            for reading, said in zip(self.mark.readings, self.seen, strict=True)
-        ]
-        return self.mark.recipe.beta * torch.stack(losses).mean()
+        usual = slice(last, None) if self.level == "node" else slice(first)
+        return self.mark.observed_loss(*self.seen, slice(first, last), usual, self.chosen)
 
 
 def num_graphs(batch: Any) -> int:

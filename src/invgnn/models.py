@@ -157,18 +157,31 @@ def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Mo
     ever unpickled into live objects.
     """
     if architecture is None:
-        held = files.read(path, "model", framework="torch")
-        architecture, weights = build(held.body["architecture"]), held.tensors
-    else:
-        weights = _weights(Path(path))
+        return _rebuild(path).eval()
     try:
-        architecture.load_state_dict(weights)
+        architecture.load_state_dict(_weights(Path(path)))
     except RuntimeError as error:
         raise FileError(
             f"the weights in {path} do not fit this architecture: {error}",
             "build the architecture with the widths and layers of the saved model",
         ) from error
     return architecture.eval()
+
+
+def _rebuild(path: str | Path) -> Backbone:
+    """The model of a file whose author may be a stranger: nothing is allocated that it does not hold."""
+    held = files.read(path, "model", framework="torch")
+    try:
+        plan = held.body["architecture"]
+        if plan["num_layers"] > len(held.tensors):
+            raise ValueError(f"{plan['num_layers']} layers, {len(held.tensors)} tensors")
+        with torch.device("meta"):
+            model = build(plan)
+        model.load_state_dict(held.tensors, assign=True)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        advice = "use another copy of it, or save it again with save_model"
+        raise FileError(f"{path} does not hold the model it names: {error}", advice) from error
+    return model
 
 
 def _weights(path: Path) -> dict[str, Any]:

@@ -113,26 +113,47 @@ def answer(seen: Observation, reading: Reading, direction: Direction, model: Any
 
     Guarantee: depends on the suspect and on the secret's `projection` stream only, never on the bits.
     """
-    if reading.hidden:
-        if seen.hidden is None:
-            raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
-        embedding = pool(seen.hidden, seen.batch)
-        if reading.access == "perception":
-            return torch.as_tensor(head_of(model)(embedding)).view(-1)
-        signs = direction("embedding", embedding.shape[1]).to(embedding)
-        return torch.mv(embedding, signs).div(float(embedding.shape[1]) ** 0.5)
-    logs = log_scores(seen.scores).log_softmax(-1)
+    if reading.access == "perception":
+        return torch.as_tensor(head_of(model)(pooled(seen, reading))).view(-1)
     if reading.access == "labels":
-        chosen = direction("labels", logs.shape[1]).to(logs.device) > 0
-        odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
-        return pool(odds, seen.batch).view(-1)
-    if reading.feature == "confidence":
-        top = logs.max(-1).values
-        odds = top - torch.log1p(-top.exp().clamp(max=1 - PROBABILITY_FLOOR))
-        return pool(odds, seen.batch).view(-1)
-    signs = direction("logits", logs.shape[1]).to(logs)
-    pooled = pool(logs, seen.batch)
-    return torch.mv(pooled, signs - signs.mean()).div(float(logs.shape[1]) ** 0.5)
+        return _label_odds(seen, direction)
+    if reading.access == "logits" and reading.feature == "confidence":
+        return _confidence(seen)
+    rows = pooled(seen, reading)
+    signs = direction(reading.access, rows.shape[1]).to(rows)
+    if reading.access == "logits":  # orthogonal to 1, so logits and log-probabilities read alike
+        signs = signs - signs.mean()
+    return torch.mv(rows, signs).div(float(rows.shape[1]) ** 0.5)
+
+
+def pooled(seen: Observation, reading: Reading) -> Tensor:
+    """One row per graph: its embedding, or its log-probabilities."""
+    if not reading.hidden:
+        return pool(log_scores(seen.scores).log_softmax(-1), seen.batch)
+    if seen.hidden is None:
+        raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
+    return pool(seen.hidden, seen.batch)
+
+
+def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
+    """The standard deviation of the answers of some graphs along a random direction, without gradient."""
+    values = pooled(seen, reading)[rows].detach()
+    if not reading.hidden:
+        values = values - values.mean(dim=1, keepdim=True)
+    return values.var(dim=0, unbiased=False).mean().sqrt()
+
+
+def _label_odds(seen: Observation, direction: Direction) -> Tensor:
+    logs = log_scores(seen.scores).log_softmax(-1)
+    chosen = direction("labels", logs.shape[1]).to(logs.device) > 0
+    odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
+    return pool(odds, seen.batch).view(-1)
+
+
+def _confidence(seen: Observation) -> Tensor:
+    top = log_scores(seen.scores).log_softmax(-1).max(-1).values
+    odds = top - torch.log1p(-top.exp().clamp(max=1 - PROBABILITY_FLOOR))
+    return pool(odds, seen.batch).view(-1)
 
 
 def label_answer(seen: Observation, direction: Direction) -> Tensor:

@@ -55,16 +55,21 @@ class Recipe:
         return asdict(self)
 
 
-def standardise(answers: Tensor, ordinary: Tensor) -> Tensor:
+NATURAL_SHARE = 0.25
+"""Least spread that answers are measured by, as a share of the spread along a random direction."""
+
+
+def standardise(answers: Tensor, ordinary: Tensor, natural: Tensor | float = 0.0) -> Tensor:
     """Answers in standard deviations from the model's own ordinary answers.
 
-    The scale is taken as it is, without gradient: a model must not reach its mark by shrinking the
-    spread of its task answers.
+    Differentiable in both, so moving or stretching all answers together gains nothing and the loss
+    cannot drive embeddings away; the `natural` spread along other directions is a floor, so shrinking
+    the spread along this one gains nothing either.
     """
-    usual = ordinary.detach()
-    spread = usual.std(unbiased=False) if usual.numel() > 1 else usual.new_ones(())
-    floor = 1e-3 * usual.abs().mean() + 1e-6
-    return (answers - usual.mean()) / torch.maximum(spread, floor)
+    spread = ordinary.std(unbiased=False) if ordinary.numel() > 1 else ordinary.new_ones(())
+    floor = 1e-3 * ordinary.detach().abs().mean() + 1e-6
+    floor = torch.maximum(floor, NATURAL_SHARE * torch.as_tensor(natural).to(floor))
+    return (answers - ordinary.mean()) / torch.maximum(spread, floor)
 
 
 def logistic_loss(standard: Tensor, bits: Tensor, margin: float) -> Tensor:

@@ -23,7 +23,7 @@ from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, num_graphs
 from invgnn.query import Forward, Suspect, ask, observe, to_batch, unwrap, weight_of
 from invgnn.randomness import kept
-from invgnn.reading import Access, Observation, Reading, answer
+from invgnn.reading import Access, Observation, Reading, answer, natural_spread
 from invgnn.recipe import Recipe, logistic_loss, mse_loss, perception_loss, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
@@ -168,6 +168,11 @@ class Watermark:
         """The declared readings, the first being the default."""
         return [Reading(**record) for record in self.context["readings"]]
 
+    @property
+    def layer(self) -> str | None:
+        """The layer to watch, if any declared reading looks inside the model."""
+        return next((r.layer for r in self.readings if r.hidden), None)
+
     @cached_property
     def perceived(self) -> NDArray[np.float64]:
         """The normalised invariant of every carrier, in [0, 1]."""
@@ -251,15 +256,7 @@ class Watermark:
         chosen = self._chosen(beside, step)
         carriers = self.carriers if chosen is None else self.carriers.take(chosen)
         batch = self.batch_like(carriers, weight_of(model), keep=chosen is None)
-        answers = _own_forward(self, unwrap(model), batch, at or {})
-        size = len(carriers)
-        total = torch.stack(
-            [
-                self.reading_loss(r, said[:size], said[size:], chosen)
-                for r, said in zip(self.readings, answers, strict=True)
-            ]
-        ).mean()
-        return self.recipe.beta * total
+        return _own_forward(self, unwrap(model), batch, chosen, at or {})
 
     def mix(self, batch: Any, *, step: int = 0) -> Joint:
         """The task batch with the carriers in it: call the result on the model, then take its loss.
@@ -285,19 +282,40 @@ class Watermark:
         start = (step % turns) * count
         return order.take(np.arange(start, start + count), mode="wrap")
 
-    def reading_loss(
-        self, reading: Reading, said: Tensor, usual: Tensor, chosen: NDArray[np.int64] | None
+    def observed_loss(
+        self,
+        seen: Observation,
+        model: nn.Module,
+        carriers: slice,
+        ordinary: slice,
+        chosen: NDArray[np.int64] | None,
     ) -> Tensor:
-        """The loss of one reading's answers on (some of) the carriers, given its usual answers."""
+        """β times the loss of one forward pass, given which of its graphs are carriers and which usual."""
+        losses = []
+        for reading in self.readings:
+            said = answer(seen, reading, self.direction, model)
+            natural = natural_spread(seen, reading, ordinary)
+            losses.append(self._reading_loss(reading, said[carriers], said[ordinary], natural, chosen))
+        return self.recipe.beta * torch.stack(losses).mean()
+
+    def _reading_loss(
+        self,
+        reading: Reading,
+        said: Tensor,
+        usual: Tensor,
+        natural: Tensor,
+        chosen: NDArray[np.int64] | None,
+    ) -> Tensor:
         index = slice(None) if chosen is None else chosen
         targets = torch.as_tensor(self.targets[index]).to(said)
         if reading.access == "perception":
             return perception_loss(said, targets)
-        standard = said if reading.access == "labels" else standardise(said, usual)
+        if reading.access != "labels":
+            said = standardise(said, usual, natural if reading.feature == "projection" else 0.0)
         if self.recipe.loss == "mse":
-            return mse_loss(standard, targets)
+            return mse_loss(said, targets)
         bits = torch.as_tensor(self.bits[index]).to(said)
-        return logistic_loss(standard, bits, self.recipe.margin)
+        return logistic_loss(said, bits, self.recipe.margin)
 
     def batch_like(self, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:
         """Carriers and ordinary inputs, placed as a tensor is; the whole set is made once."""
@@ -374,25 +392,31 @@ class Watermark:
 
 
 class _Caller(nn.Module):
-    """A model and the way to read it, as one module whose parameters can be swapped for a call."""
+    """A model and the mark's loss on it, as one module whose parameters can be swapped for a call."""
 
     def __init__(self, mark: Watermark, model: nn.Module) -> None:
         super().__init__()
         self.mark, self.model = mark, model
 
-    def forward(self, batch: Any) -> list[Tensor]:
-        layer = next((r.layer for r in self.mark.readings if r.hidden), None)
-        seen: Observation = observe(self.model, batch, layer, self.mark.forward)
-        return [answer(seen, r, self.mark.direction, self.model) for r in self.mark.readings]
+    def forward(self, batch: Any, chosen: NDArray[np.int64] | None) -> Tensor:
+        size = self.mark.m if chosen is None else len(chosen)
+        seen = observe(self.model, batch, self.mark.layer, self.mark.forward)
+        return self.mark.observed_loss(seen, self.model, slice(size), slice(size, None), chosen)
 
 
-def _own_forward(mark: Watermark, model: nn.Module, batch: Any, at: Mapping[str, Tensor]) -> list[Tensor]:
+def _own_forward(
+    mark: Watermark,
+    model: nn.Module,
+    batch: Any,
+    chosen: NDArray[np.int64] | None,
+    at: Mapping[str, Tensor],
+) -> Tensor:
     swapped = {f"model.{name}": value.clone() for name, value in model.named_buffers()}
     parameters = dict(model.named_parameters())
     swapped |= {f"model.{name}": parameters[name] + shift.detach() for name, shift in at.items()}
     with kept():
         caller = _Caller(mark, model)
-        return list(torch.func.functional_call(caller, swapped, (batch,)))
+        return torch.as_tensor(torch.func.functional_call(caller, swapped, (batch, chosen)))
 
 
 def _bind(context: dict[str, Any]) -> str:

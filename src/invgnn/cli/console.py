@@ -148,7 +148,7 @@ def note(text: str) -> None:
 
 def printable(text: str) -> str:
     """The text with control characters spelled out: a file must not steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def fold(text: str, indent: int) -> str:

@@ -41,8 +41,8 @@ def demo(
     """Do all of it on one task, edits included.
 
     Makes a secret, draws carriers, trains one model with the mark and two without, edits the marked one
-    (pruning, quantisation, fine-tuning) and verifies them all. The default task is generated: 1,000
-    Barabási-Albert graphs that carry a house or a five-cycle. It takes a few minutes.
+    (pruning, quantisation, fine-tuning) and verifies them all. The default task, BA-2motif, is
+    generated: 1,000 random graphs that carry a house or a five-cycle. It takes a few minutes.
     """
     _check_folder(output, overwrite)
 

@@ -106,15 +106,19 @@ def embed(
             model, loaded, held, epochs=epochs, lr=rate, seed=seed, progress=lambda done, total: tick(1)
         )
     verdict = verify(model, held)
+    matches = {r.access: held.weigh(held.read(model, r.access)).t for r in held.readings}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
     save_model(output, model, overwrite=overwrite, **about)
     record = {
         "model": str(output),
         "test_accuracy": history.test_acc,
         "best_epoch": history.best_epoch,
+        "matches": matches,
         "verdict": verdict.to_json(),
     }
-    return record, f"wrote {output}: test accuracy {history.test_acc:.3f}\n{fold(str(verdict), 13)}", 0
+    read = ", ".join(f"{access} {t}/{held.m}" for access, t in matches.items())
+    words = f"wrote {output}: test accuracy {history.test_acc:.3f}; bits read right: {read}"
+    return record, f"{words}\n{fold(str(verdict), 13)}", 0
 
 
 def _check_mark(held: Watermark, task: Task, path: Path) -> None:

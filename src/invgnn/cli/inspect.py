@@ -48,7 +48,7 @@ def inspect(
         "sealed": seen["sealed"],
         "file_digest": digest,
         "body": body,
-        "tensors": tensors,
+        "tensors": None if tensors is None else dict(sorted(tensors.items())),
     }
     return record, "\n".join(_lines({k: v for k, v in record.items() if v is not None})), 0
 

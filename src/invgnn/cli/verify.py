@@ -33,8 +33,9 @@ Exit codes:
 \b
 Examples:
   invgnn verify --mark acme.mark --model suspect.model
-  invgnn verify --mark acme.mark --model suspect.pt --architecture nets:build \\
-      --control other.pt --report verdict.html
+  invgnn verify --mark acme.mark --model suspect.model --report verdict.html
+  invgnn verify --mark acme.mark --model suspect.pt --control other.pt \\
+      --architecture nets:build
 """
 
 

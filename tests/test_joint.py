@@ -1,0 +1,91 @@
+"""Carriers in the task batch: the same mathematics as a pass of their own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from invgnn.errors import DataError, SuspectError
+from invgnn.query import to_batch
+from invgnn.recipe import Recipe
+from invgnn.tasks import new_model
+
+ACCESSES = ("embedding", "logits", "labels")
+
+
+@pytest.fixture
+def tasks(motifs, web):
+    return {"graph": motifs, "node": web}
+
+
+@pytest.mark.parametrize("ratio", [None, 0.1])
+@pytest.mark.parametrize("loss", ["logistic", "mse"])
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_joint_loss_is_the_loss_of_its_own_pass(draw, tasks, level, loss, ratio):
+    """Where nothing but the batch differs: no dropout, no batch statistics, the same ordinary inputs."""
+    mark = draw(level, access=ACCESSES, recipe=Recipe(loss=loss, beta=0.3, ratio=ratio))
+    model = new_model(tasks[level], "GIN", 0, hidden_channels=8).eval()
+    batch = to_batch(mark.ordinary) if level == "graph" else tasks[level].graphs[0]
+    joint = mark.mix(batch, step=3)
+    scores = joint(model)
+    alone = model(batch.x, batch.edge_index, batch.batch)
+    torch.testing.assert_close(scores, alone, rtol=1e-4, atol=1e-5)
+    weights = list(model.parameters())
+    ours, own = joint.loss(), mark.loss(model, step=3, beside=batch)
+    torch.testing.assert_close(ours, own, rtol=1e-4, atol=1e-5)
+    for left, right in zip(*(torch.autograd.grad(value, weights) for value in (ours, own)), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_the_task_rides_first_and_unchanged(draw, tasks, level):
+    mark, task = draw(level), tasks[level]
+    batch = Batch.from_data_list(task.graphs[:7]) if level == "graph" else task.graphs[0]
+    joined = mark.mix(batch).batch
+    nodes, edges = batch.num_nodes, batch.edge_index.shape[1]
+    assert joined.x[:nodes].equal(batch.x)
+    assert joined.edge_index[:, :edges].equal(batch.edge_index)
+    assert (joined.edge_index[:, edges:] >= nodes).all()
+    extra = mark.carriers.num_nodes + (mark.ordinary.num_nodes if level == "node" else 0)
+    assert joined.num_nodes == nodes + extra
+    assert joined.ptr.tolist()[-1] == joined.num_nodes
+    assert joined.batch.bincount().tolist() == joined.ptr.diff().tolist()
+    carriers = to_batch(mark.carriers)
+    assert joined.x[nodes : nodes + len(carriers.x)].equal(carriers.x)
+
+
+def test_a_joint_pass_in_training_keeps_modes_and_hooks(draw, motifs):
+    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).train()
+    model.convs[1].eval()
+    keys, modes = list(model.state_dict()), [m.training for m in model.modules()]
+    joint = mark.mix(to_batch(mark.ordinary))
+    joint(model)
+    joint.loss().backward()
+    assert [m.training for m in model.modules()] == modes
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert list(model.state_dict()) == keys
+
+
+def pair(**parts):
+    return Batch.from_data_list([Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2, **parts)])
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (pair(x=torch.ones(2, 4), edge_attr=torch.ones(2, 1)), "edge_attr"),
+        (pair(x=torch.ones(2, 4), edge_weight=torch.ones(2)), "edge_weight"),
+        (pair(x=torch.ones(2, 3)), "3 features"),
+        (pair(), "no node features"),
+    ],
+)
+def test_batches_that_cannot_be_mixed(draw, batch, message):
+    with pytest.raises(DataError, match=message) as caught:
+        draw().mix(batch)
+    assert caught.value.advice
+
+
+def test_the_loss_comes_after_the_pass(draw):
+    with pytest.raises(SuspectError, match="no forward pass"):
+        draw().mix(pair(x=torch.ones(2, 4))).loss()

@@ -1,0 +1,149 @@
+"""The four backbones and their files."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch_geometric.data import Batch
+
+from invgnn import files
+from invgnn.errors import FileError, ParameterError
+from invgnn.models import BACKBONES, SGC, build, load_model, save_model
+from invgnn.query import digest_model
+from invgnn.tasks import new_model
+
+
+@pytest.fixture(params=["graph", "node"])
+def either(request, motifs, web):
+    return {"graph": motifs, "node": web}[request.param]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@torch.no_grad()
+def test_renumbering_nodes_changes_nothing(either, backbone):
+    model, data = new_model(either, backbone, 0, hidden_channels=8).eval(), either.graphs[0]
+    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))
+    place = torch.argsort(order)
+    scores, moved = model(data.x, data.edge_index), model(data.x[order], place[data.edge_index])
+    expected = scores[order] if either.level == "node" else scores
+    assert scores.shape == (data.num_nodes if either.level == "node" else 1, either.num_classes)
+    torch.testing.assert_close(moved, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@torch.no_grad()
+def test_graphs_in_a_batch_do_not_see_each_other(motifs, backbone):
+    model = new_model(motifs, backbone, 0, hidden_channels=8).eval()
+    batch = Batch.from_data_list(motifs.graphs[:5])
+    together = model(batch.x, batch.edge_index, batch.batch)
+    alone = torch.cat([model(g.x, g.edge_index) for g in motifs.graphs[:5]])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_models_come_from_their_seed_and_from_their_file(either, backbone, tmp_path):
+    state = torch.get_rng_state()
+    model = new_model(either, backbone, 3, hidden_channels=8)
+    assert torch.get_rng_state().equal(state)
+    assert digest_model(new_model(either, backbone, 3, hidden_channels=8)) == digest_model(model)
+    assert digest_model(new_model(either, backbone, 4, hidden_channels=8)) != digest_model(model)
+    save_model(tmp_path / "a.model", model, note="mine")
+    back = load_model(tmp_path / "a.model")
+    assert type(back) is type(model)
+    assert back.architecture == model.architecture
+    assert digest_model(back) == digest_model(model)
+    assert all(p.requires_grad and p.device.type == "cpu" for p in back.parameters())
+    assert not back.training
+    save_model(tmp_path / "b.model", model.to(torch.bfloat16))
+    assert digest_model(load_model(tmp_path / "b.model")) == digest_model(model)  # precision and all
+    assert torch.get_rng_state().equal(state)
+    assert files.peek(tmp_path / "a.model")["body"]["about"] == {"note": "mine"}
+    before = digest_model(model)
+    model.reset_parameters()
+    assert digest_model(model) != before
+
+
+def test_weights_from_other_files(motifs, tmp_path):
+    model = new_model(motifs, "GIN", 3, hidden_channels=8)
+    torch.save(model.state_dict(), tmp_path / "a.pt")
+    save_file(model.state_dict(), tmp_path / "a.safetensors")
+    save_model(tmp_path / "a.model", model)
+    for name in ("a.pt", "a.safetensors", "a.model"):
+        blank = new_model(motifs, "GIN", 0, hidden_channels=8)
+        assert load_model(tmp_path / name, blank) is blank
+        assert digest_model(blank) == digest_model(model)
+
+
+def whole_model(path, model):
+    torch.save(model, path)
+
+
+def garbage(path, model):
+    path.write_bytes(b"not a model")
+
+
+def nothing(path, model):
+    path.unlink(missing_ok=True)
+
+
+def no_architecture(path, model):
+    files.write(path, "model", {"about": {}}, dict(model.state_dict()))
+
+
+def odd_architecture(path, model):
+    files.write(path, "model", {"architecture": {"name": "GIN", "depth": 3}}, {})
+
+
+def vast_architecture(path, model):
+    vast = model.architecture | {"hidden_channels": 10**12}
+    files.write(path, "model", {"architecture": vast}, dict(model.state_dict()))
+
+
+def deep_architecture(path, model):
+    deep = model.architecture | {"num_layers": 10**12}
+    files.write(path, "model", {"architecture": deep}, dict(model.state_dict()))
+
+
+MADE = [whole_model, garbage, nothing, no_architecture, odd_architecture]
+MADE += [vast_architecture, deep_architecture]
+
+
+@pytest.mark.parametrize("suffix", ["pt", "model"])
+@pytest.mark.parametrize("make", MADE)
+def test_what_is_no_model_is_a_file_error(motifs, tmp_path, make, suffix):
+    model, path = new_model(motifs, "GIN", 3, hidden_channels=8), tmp_path / f"a.{suffix}"
+    make(path, model)
+    with pytest.raises(FileError) as caught:
+        load_model(path, model if suffix == "pt" else None)
+    assert caught.value.advice
+
+
+def test_weights_of_another_width_are_refused(motifs, tmp_path):
+    save_model(tmp_path / "a.model", new_model(motifs, "GIN", 3, hidden_channels=8))
+    with pytest.raises(FileError, match="do not fit"):
+        load_model(tmp_path / "a.model", new_model(motifs, "GIN", 3, hidden_channels=9))
+
+
+@pytest.mark.parametrize("architecture", [{"name": "GAT"}, {}, {"name": None}])
+def test_unknown_backbones(architecture):
+    with pytest.raises(ParameterError) as caught:
+        build(architecture)
+    assert "GIN" in caught.value.advice
+
+
+def test_sgc_has_one_layer():
+    with pytest.raises(ParameterError, match="one layer"):
+        SGC(3, 8, 2, 2)
+
+
+def test_dropout_only_in_training(motifs):
+    model, data = new_model(motifs, "GIN", 0, hidden_channels=32), motifs.graphs[0]
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.eval()
+    twice = [model(data.x, data.edge_index) for _ in range(2)]
+    assert not twice[0].equal(twice[1])
+    twice = [model.eval()(data.x, data.edge_index) for _ in range(2)]
+    assert twice[0].equal(twice[1])

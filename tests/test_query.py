@@ -1,0 +1,364 @@
+"""Asking a suspect: the right numbers at every level, in every form, and nothing of it changed."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
+
+from invgnn.errors import SuspectError
+from invgnn.graphs import Graphs
+from invgnn.perception import attach_head
+from invgnn.query import digest_model, to_batch
+from invgnn.tasks import new_model
+from invgnn.verdict import verify
+
+ACCESSES = ("perception", "embedding", "logits", "labels")
+
+
+@pytest.fixture(scope="module")
+def tasks(motifs, web):
+    return {"graph": motifs, "node": web}
+
+
+@pytest.fixture(scope="module")
+def marks(draw):
+    return {level: draw(level, access=ACCESSES, classes=2) for level in ("graph", "node")}
+
+
+def fresh(task, backbone="GIN"):
+    model = new_model(task, backbone, 3, hidden_channels=8)
+    with torch.random.fork_rng():
+        attach_head(model, 8)
+    with torch.no_grad():  # statistics as after training, not the 0 and 1 of the start
+        for value in model.buffers():
+            value.copy_(value + torch.rand(value.shape) if value.is_floating_point() else value + 7)
+    return model.eval()
+
+
+def by_hand(model, mark, access):
+    """Answers on carriers computed from the model's parts, without hooks."""
+    batch = to_batch(mark.carriers)
+    x = batch.x
+    for conv in model.convs if model.head else model.convs[:-1]:
+        x = conv(x, batch.edge_index).relu()
+    embedding = global_mean_pool(x, batch.batch)
+    scores = model.head(embedding) if model.head else model.convs[-1](x, batch.edge_index)
+    if access == "perception":
+        return model.perception(embedding)
+    if access == "embedding":
+        return embedding @ mark.direction("embedding", 8).float() / 8**0.5
+    if access == "logits":
+        logs = scores.log_softmax(-1)
+        logs = logs if model.head else global_mean_pool(logs, batch.batch)
+        signs = mark.direction("logits", 2).float()
+        return logs @ signs / 2**0.5
+    votes = nn.functional.one_hot(scores.argmax(-1), 2).float()
+    votes = votes if model.head else global_mean_pool(votes, batch.batch)
+    return (mark.direction("labels", 2) > 0)[votes.argmax(-1)]
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("backbone", ["GIN", "GCN", "GraphSAGE"])
+@torch.no_grad()
+def test_every_access_reads_what_it_says(tasks, marks, backbone, level, access):
+    model, mark = fresh(tasks[level], backbone), marks[level]
+    said = mark.read(model, access)
+    np.testing.assert_allclose(said.carriers, by_hand(model, mark, access), rtol=1e-4, atol=1e-5)
+    assert said.queries == mark.m + len(mark.ordinary)
+    assert len(said.ordinary) == len(mark.ordinary) > 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "width"), [("head:in", 8), ("head", 2), ("convs.1", 8), ("convs.2:in", 8)]
+)
+@torch.no_grad()
+def test_named_layers(draw, motifs, layer, width):
+    model, mark = fresh(motifs), draw(layer=layer)
+    batch, told = to_batch(mark.carriers), {}
+    x = batch.x
+    for number, conv in enumerate(model.convs):
+        told[f"convs.{number}:in"] = global_mean_pool(x, batch.batch)
+        out = conv(x, batch.edge_index)
+        told[f"convs.{number}"] = global_mean_pool(out, batch.batch)
+        x = out.relu()
+    told["head:in"] = global_mean_pool(x, batch.batch)
+    told["head"] = model.head(told["head:in"])
+    width = told[layer].shape[1]
+    expected = told[layer] @ mark.direction("embedding", width).float() / width**0.5
+    np.testing.assert_allclose(mark.read(model).carriers, expected, rtol=1e-4, atol=1e-5)
+
+
+class Layers(nn.Module):
+    """A node model of given convolutions, which may keep their graph (`cached=True`)."""
+
+    def __init__(self, *convs):
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+
+    def forward(self, x, edge_index):
+        for conv in self.convs:
+            x = conv(x, edge_index)
+        return x
+
+
+def test_a_model_of_one_layer_has_nothing_hidden(web, marks):
+    for model in (new_model(web, "SGC", 0), Layers(GCNConv(5, 2))):
+        with pytest.raises(SuspectError, match="single layer") as caught:
+            marks["node"].read(model, "embedding")
+        assert "logits" in caught.value.advice
+        assert np.ptp(marks["node"].read(model, "logits").carriers) > 0
+
+
+@pytest.mark.parametrize("layer", ["nowhere", "nowhere:in", ""])
+def test_a_missing_layer_is_named(draw, motifs, layer):
+    with pytest.raises(SuspectError, match="no layer") as caught:
+        draw(layer=layer).read(new_model(motifs, "GIN", 0))
+    assert "convs.0" in caught.value.advice
+
+
+def test_an_unused_layer_is_no_answer(draw, motifs):
+    model = new_model(motifs, "GIN", 0)
+    model.add_module("spare", nn.Linear(3, 3))
+    with pytest.raises(SuspectError, match="never called"):
+        draw(layer="spare").read(model)
+
+
+# --- forms of suspects
+
+
+@pytest.mark.parametrize(
+    "form", [lambda t: t, lambda t: t.numpy(), lambda t: t.tolist(), lambda t: t.double(), None]
+)
+@torch.no_grad()
+def test_functions_may_return_what_they_like(motifs, marks, form):
+    model, mark = fresh(motifs), marks["graph"]
+
+    def read_only(tensor):  # as from an endpoint's bytes
+        return np.frombuffer(tensor.numpy().tobytes(), np.float32).reshape(tensor.shape)
+
+    def suspect(batch):
+        return (form or read_only)(model(batch.x, batch.edge_index, batch.batch).softmax(-1))
+
+    for access in ("logits", "labels"):
+        inside, outside = mark.read(model, access).carriers, mark.read(suspect, access).carriers
+        np.testing.assert_allclose(outside, inside, rtol=1e-3, atol=1e-4)
+    assert verify(suspect, mark).access == "logits"  # the first a function can answer
+    with pytest.raises(SuspectError, match="scores only"):
+        mark.read(suspect, "embedding")
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["module", "function"])
+@torch.no_grad()
+def test_bare_label_numbers(draw, motifs, inside):
+    model = new_model(motifs, "GIN", 3, hidden_channels=8)
+    model.head = nn.Linear(8, 5)
+    mark = draw(access=("labels", "logits"), classes=5)
+
+    class Labels(nn.Module):
+        def forward(self, x, edge_index, batch):
+            return model(x, edge_index, batch).argmax(-1)
+
+    labels = Labels()
+    suspect = labels if inside else lambda b: labels(b.x, b.edge_index, b.batch).tolist()
+    model.eval()
+    said = mark.read(suspect, "labels").carriers
+    assert said.tolist() == mark.read(model, "labels").carriers.tolist()
+    assert set(said.tolist()) <= {0.0, 1.0}
+    with pytest.raises(SuspectError, match="whole numbers"):
+        mark.read(suspect, "logits")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_precision_of_the_suspect_is_met(motifs, marks, dtype):
+    model = fresh(motifs, "GCN")
+    other = copy.deepcopy(model).to(dtype)
+    for access in ("perception", "embedding", "logits"):
+        full, rough = marks["graph"].read(model, access), marks["graph"].read(other, access)
+        np.testing.assert_allclose(rough.carriers, full.carriers, atol=0.05)
+        assert np.corrcoef(rough.carriers, full.carriers)[0, 1] > 0.9
+
+
+# --- manners
+
+
+class Raising(nn.Module):
+    """Runs a model, hooks, statistics, dropout and all, and then fails."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, edge_index, batch):
+        self.inner(x, edge_index, batch)
+        torch.rand(3)
+        raise KeyError("no such luck")
+
+
+def lived_in(task):
+    """A model amid somebody's training: mixed modes, a frozen weight, gradients, hooks, a counter."""
+    model = fresh(task).train()
+    model.convs[1].eval()
+    weights = list(model.parameters())
+    weights[1].requires_grad_(False)
+    weights[0].grad = torch.full_like(weights[0], 3.0)
+    model.register_buffer("calls", torch.zeros(()))  # moves in evaluation mode too
+    model.convs[0].register_forward_hook(lambda *_: model.calls.add_(1) and None)
+    return model
+
+
+def step_backward(mark, model):
+    for weight, gradient in zip(model.parameters(), gradients(mark, model), strict=True):
+        assert gradient is None or gradient.shape == weight.shape
+
+
+def gradients(mark, model):
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    found = iter(torch.autograd.grad(mark.loss(model), wanted, allow_unused=True))
+    return [next(found) if p.requires_grad else None for p in model.parameters()]
+
+
+ACTS = {
+    "read": lambda mark, model: [mark.read(model, access) for access in ACCESSES],
+    "verify": lambda mark, model: verify(model, mark, controls=[model], with_answers=True),
+    "loss": lambda mark, model: mark.loss(model),
+    "loss, shifted": lambda mark, model: mark.loss(model, at={"convs.0.nn.lins.0.weight": torch.ones(())}),
+    "gradient": step_backward,
+    "count": lambda mark, model: mark.count(model),
+    "digest": lambda mark, model: digest_model(model),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_nothing_of_a_model_changes(tasks, marks, unchanged, level, act):
+    model = lived_in(tasks[level])
+    with unchanged(model):
+        ACTS[act](marks[level], model)
+
+
+@pytest.mark.parametrize("act", ["read", "verify", "loss", "mix"])
+def test_nothing_changes_when_forward_fails(draw, motifs, unchanged, act):
+    mark = draw(access=("embedding", "logits"), layer="inner.head:in")
+    model = Raising(lived_in(motifs))
+    acts = {**ACTS, "read": lambda mark, model: mark.read(model), "mix": mixed}
+    if act == "mix":
+        model.eval()  # in training mode a joint pass is the user's own forward: it moves statistics
+    with unchanged(model), pytest.raises((KeyError, SuspectError), match="no such luck"):
+        acts[act](mark, model)
+
+
+def mixed(mark, model):
+    state = torch.get_rng_state()
+    try:
+        mark.mix(to_batch(mark.ordinary))(model)
+    finally:
+        torch.set_rng_state(state)  # a joint pass draws, being the user's own
+
+
+@pytest.mark.parametrize("conv", [GCNConv, SGConv])
+@torch.no_grad()
+def test_convolutions_that_keep_their_graph_keep_it(web, marks, unchanged, conv):
+    mark, graph = marks["node"], web.graphs[0]
+    model = Layers(conv(5, 4, cached=True), GCNConv(4, 2, cached=True)).eval()
+    twin = Layers(conv(5, 4), GCNConv(4, 2)).eval()
+    twin.load_state_dict(model.state_dict())
+    for _ in range(2):  # before and after it first sees the task
+        for access in ("embedding", "logits"):
+            with unchanged(model):
+                said = mark.read(model, access).carriers
+            np.testing.assert_allclose(said, mark.read(twin, access).carriers, rtol=1e-5, atol=1e-6)
+        with unchanged(model):
+            assert float(mark.replace(forward=None).weigh(mark.read(model, "logits")).log_p) <= 0
+        torch.testing.assert_close(model(graph.x, graph.edge_index), twin(graph.x, graph.edge_index))
+
+
+# --- how models are called
+
+
+class OneArgument(nn.Module):
+    """Takes the batch object and writes into it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = GATConv(4, 3, heads=2), nn.Linear(6, 2)
+
+    def forward(self, data):
+        data.x = self.conv(data.x, data.edge_index).relu()
+        return self.head(global_mean_pool(data.x, data.batch))
+
+
+class Named(OneArgument):
+    def forward(self, feat, edge_index, weight=None, batch=None):
+        assert weight is None
+        return self.head(global_mean_pool(self.conv(feat, edge_index).relu(), batch))
+
+
+class EdgeFeatures(Named):
+    def forward(self, x, edge_index, edge_attr, batch):
+        assert len(edge_attr) == edge_index.shape[1]
+        return super().forward(x, edge_index, None, batch)
+
+
+def with_edges(model, batch):
+    return model(batch.x, batch.edge_index, torch.ones(batch.edge_index.shape[1], 1), batch.batch)
+
+
+@pytest.mark.parametrize(
+    ("model", "forward"), [(OneArgument, None), (Named, None), (EdgeFeatures, with_edges)]
+)
+def test_models_of_other_signatures(draw, motifs, model, forward):
+    torch.manual_seed(0)
+    suspect, usual = model(), Named()
+    usual.load_state_dict(suspect.state_dict())
+    mark = draw(access=("embedding", "logits"), forward=forward)
+    plain = mark.replace(forward=None)
+    for access in ("embedding", "logits"):
+        expected = plain.read(usual, access).carriers
+        np.testing.assert_allclose(mark.read(suspect, access).carriers, expected, atol=1e-5)
+        assert verify(suspect, plain, access=access, forward=forward).access == access
+    for _ in range(2):  # the second pass would see what the first wrote
+        torch.testing.assert_close(mark.loss(suspect), plain.loss(usual))
+    if forward:
+        for ask in (plain.read, plain.loss):
+            with pytest.raises(SuspectError, match="edge_attr") as caught:
+                ask(suspect)
+            assert "forward=" in caught.value.advice
+
+
+def test_an_unknown_signature_asks_for_help(draw):
+    class Odd(nn.Module):
+        def forward(self, adjacency, features):
+            return features
+
+    with pytest.raises(SuspectError, match="adjacency, features") as caught:
+        draw(access="logits").read(Odd())
+    assert "forward=" in caught.value.advice
+
+
+def test_many_graphs_are_asked_in_pieces(motifs, marks):
+    from invgnn.query import ask
+
+    mark, model = marks["graph"], fresh(motifs)
+    graphs = Graphs.concat([mark.carriers] * 5)
+    whole, parts = (
+        ask(model, graphs, mark.reading("embedding"), mark.direction, chunk=size) for size in (1024, 7)
+    )
+    np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_digest_sees_every_parameter_and_buffer(motifs):
+    model = fresh(motifs)
+    known = {digest_model(model), digest_model(copy.deepcopy(model))}
+    assert len(known) == 1
+    assert digest_model(nn.DataParallel(model)) in known
+    for value in (next(model.parameters()), next(model.buffers())):
+        with torch.no_grad():
+            value.view(-1)[0] += 1
+        known.add(digest_model(model))
+    assert len(known) == 3

@@ -1,0 +1,180 @@
+"""What reads a suspect: the secret's directions, the answers they give, and never the bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch_geometric.data import Batch
+from torch_geometric.nn import global_mean_pool
+
+from invgnn import files
+from invgnn.errors import ParameterError, SuspectError
+from invgnn.graphs import Graphs
+from invgnn.reading import Observation, Reading, answer, label_answer, pool
+from invgnn.secret import Secret
+from invgnn.tasks import new_model
+
+
+@pytest.fixture(scope="module")
+def mark(draw):
+    return draw(access=("embedding", "logits", "labels"), m=32)
+
+
+def shown(scores, hidden=None, sizes=None):
+    """An observation of graphs of these sizes (one node each by default)."""
+    sizes = torch.as_tensor(sizes if sizes is not None else [1] * len(scores))
+    batch = Batch(batch=torch.repeat_interleave(sizes), ptr=torch.cat([sizes[:0], sizes.cumsum(0)]))
+    batch.num_nodes, batch._num_graphs = int(sizes.sum()), len(sizes)
+    return Observation(torch.as_tensor(scores), hidden, batch)
+
+
+# --- directions
+
+
+@given(st.integers(2, 40))
+def test_directions_are_signs_and_balanced_for_classes(mark, width):
+    assert set(mark.direction("embedding", width).tolist()) <= {-1.0, 1.0}
+    for access in ("logits", "labels"):
+        signs = mark.direction(access, width)
+        assert sorted(signs.tolist()) == [-1.0] * (width - width // 2) + [1.0] * (width // 2)
+        assert abs(float((signs - signs.mean()).sum())) < 1e-9
+
+
+def test_directions_differ_by_purpose_and_owner(draw, mark):
+    other = draw(access=("embedding", "logits", "labels"), m=32, seed=9)
+    known = [
+        tuple(owner.direction(access, 64).tolist())
+        for owner in (mark, other)
+        for access in ("embedding", "logits", "labels")
+    ]
+    assert len(set(known)) == 6
+
+
+# --- answers
+
+scores = arrays(np.float64, (6, 3), elements=st.floats(-4, 4))
+
+
+@given(scores, st.floats(-9, 9), st.sampled_from(["projection", "confidence"]))
+def test_logits_log_probabilities_and_probabilities_read_alike(mark, rows, shift, feature):
+    logits = torch.from_numpy(rows)
+    forms = [logits, logits + shift, logits.log_softmax(-1), logits.softmax(-1), logits.softmax(-1).float()]
+    for reading in (Reading("logits", feature=feature), Reading("labels")):
+        read = [answer(shown(form), reading, mark.direction) for form in forms]
+        for other in read[1:]:
+            torch.testing.assert_close(other.double(), read[0].double(), rtol=1e-4, atol=1e-4)
+
+
+@given(arrays(np.float64, 8, elements=st.floats(-4, 4).filter(lambda v: abs(v) > 1e-3)))
+def test_a_single_logit_is_two_classes(mark, logit):
+    logit = torch.from_numpy(logit)
+    two = torch.stack([torch.zeros_like(logit), logit], -1)
+    forms = [two, logit, logit[:, None], two.softmax(-1), torch.sigmoid(logit)]
+    if ((logit >= 0) & (logit <= 1)).all():  # such logits cannot be told from probabilities
+        forms = [two, two.softmax(-1), torch.sigmoid(logit)]
+    for reading in (Reading("logits"), Reading("logits", feature="confidence"), Reading("labels")):
+        read = [answer(shown(form), reading, mark.direction) for form in forms]
+        for other in read[1:]:
+            torch.testing.assert_close(other, read[0], rtol=1e-6, atol=1e-6)
+    labels = [label_answer(shown(form), mark.direction).tolist() for form in forms]
+    assert labels == labels[:1] * len(forms)
+
+
+@given(scores)
+def test_projection_confidence_and_odds_against_numpy(mark, rows):
+    seen, p = shown(rows), np.exp(rows) / np.exp(rows).sum(-1, keepdims=True)
+    signs = mark.direction("logits", 3).numpy()
+    expected = rows @ (signs - signs.mean()) / np.sqrt(3)
+    np.testing.assert_allclose(answer(seen, Reading("logits"), mark.direction), expected, atol=1e-9)
+    top = p.max(-1)
+    found = answer(seen, Reading("logits", feature="confidence"), mark.direction)
+    np.testing.assert_allclose(found, np.log(top / (1 - top)), atol=1e-6)
+    half = mark.direction("labels", 3).numpy() > 0
+    odds = np.log(p[:, half].sum(-1) / p[:, ~half].sum(-1))
+    np.testing.assert_allclose(answer(seen, Reading("labels"), mark.direction), odds, atol=1e-9)
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=8), st.integers(0, 99))
+def test_nodes_are_pooled_and_vote(mark, sizes, seed):
+    rng = np.random.default_rng(seed)
+    rows = torch.from_numpy(rng.normal(size=(sum(sizes), 5)))
+    seen = shown(rows, rows, sizes)
+    torch.testing.assert_close(pool(rows, seen.batch), global_mean_pool(rows, seen.batch.batch))
+    signs = mark.direction("embedding", 5)
+    expected = global_mean_pool(rows, seen.batch.batch) @ signs / 5**0.5
+    torch.testing.assert_close(answer(seen, Reading(), mark.direction), expected)
+    half, start = mark.direction("labels", 5) > 0, np.cumsum([0, *sizes])
+    for number, said in enumerate(label_answer(seen, mark.direction).tolist()):
+        votes = np.bincount(rows[start[number] : start[number + 1]].argmax(-1), minlength=5)
+        assert said in {float(half[label]) for label in np.flatnonzero(votes == votes.max())}
+
+
+def test_a_hidden_reading_needs_to_look_inside():
+    with pytest.raises(SuspectError, match="hidden"):
+        answer(shown(np.zeros((3, 2))), Reading(), lambda access, width: torch.ones(width))
+
+
+@pytest.mark.parametrize("options", [{"access": "weights"}, {"feature": "entropy"}])
+def test_unknown_readings_are_refused(options):
+    with pytest.raises(ParameterError) as caught:
+        Reading(**options)
+    assert caught.value.advice
+
+
+# --- bits
+
+
+@given(st.integers(0, 999))
+def test_bits_are_balanced(mark, seed):
+    mark = replace(mark, secret=Secret(seed.to_bytes(32, "big")))
+    assert mark.bits.sum() == 16
+    assert set(mark.bits.tolist()) == {0, 1}
+    assert ((mark.targets > 0.5) == mark.bits).all()
+    assert (np.abs(mark.targets - 0.5) >= 0.25).all()
+
+
+def test_bits_are_bound_to_every_edge_of_the_carriers(mark):
+    carriers = mark.carriers
+    for dropped in (0, len(carriers.edges) - 1):
+        fewer = Graphs(carriers.ptr, np.delete(carriers.edges, dropped, axis=0), carriers.x)
+        assert replace(mark, carriers=fewer).bits.tolist() != mark.bits.tolist()
+    assert replace(mark, context=mark.context | {"statistic": "rank"}).bits.tolist() != mark.bits.tolist()
+
+
+def test_nothing_but_the_verdict_depends_on_the_bits(draw, mark, motifs, monkeypatch):
+    """The reading rule: with other bits the same graphs are asked, in the same order, and say the same."""
+    derive, asked = Secret.derive, []
+
+    def other_bits(secret, label, *parts):
+        return derive(secret, label, *parts, *(["other"] if label == "bits" else []))
+
+    def suspect(batch):
+        asked.append(batch.x.numpy().tobytes() + batch.edge_index.numpy().tobytes())
+        return torch.from_numpy(np.random.default_rng(0).normal(size=(batch.num_graphs, 2)))
+
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    told = [[mark.read(model, r.access).carriers.tolist() for r in mark.readings]]
+    mark.read(suspect, "logits")
+    monkeypatch.setattr(Secret, "derive", other_bits)
+    twin = draw(access=("embedding", "logits", "labels"), m=32)
+    told.append([twin.read(model, r.access).carriers.tolist() for r in twin.readings])
+    twin.read(suspect, "logits")
+    assert twin.bits.tolist() != mark.bits.tolist()
+    assert twin.digest == mark.digest
+    assert told[0] == told[1]
+    assert asked[0] == asked[1]
+
+
+def test_bits_are_never_stored(mark, tmp_path):
+    mark.save(tmp_path / "a.mark", insecure_no_passphrase=True)
+    held = files.read(tmp_path / "a.mark", "mark")
+    parts = {f"{name}.{part}" for name in ("carriers", "ordinary") for part in ("ptr", "edges", "x")}
+    assert set(held.tensors) == {"secret", *parts}
+    assert set(held.body) == {"context", "recipe", "rejected", "scale", "carriers"}
+    assert "bits" not in held.body["context"]

@@ -1,0 +1,156 @@
+"""Tasks: generated ones repeat, real ones have their sizes, and shared data are only read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2_contingency
+from torch_geometric.utils import to_networkx
+
+from invgnn.errors import DataError, ParameterError
+from invgnn.tasks import NAMES, _motif_task, _scratch_root, load_task, new_model, parse_setting
+
+SMALL = 60
+
+
+def bytes_of(task):
+    return b"".join(
+        part.numpy().tobytes() for g in task.graphs for part in (g.x, g.edge_index, g.y)
+    ) + b"".join(part.numpy().tobytes() for part in (task.train, task.val, task.test))
+
+
+def test_motifs_repeat_whatever_the_global_state():
+    torch.manual_seed(1)
+    first = bytes_of(_motif_task(41, SMALL))
+    torch.manual_seed(2)
+    np.random.seed(3)  # noqa: NPY002 - PyG's generators read it
+    assert bytes_of(_motif_task(41, SMALL)) == first
+    assert bytes_of(_motif_task(42, SMALL)) != first
+    before = torch.get_rng_state()
+    _motif_task(41, SMALL)
+    assert torch.get_rng_state().equal(before)
+
+
+def test_motifs_are_balanced_and_only_the_motif_tells(task):
+    whole = task("BA-2motif")
+    assert [len(part) for part in (whole.train, whole.val, whole.test)] == [800, 100, 100]
+    assert sorted(torch.cat([whole.train, whole.val, whole.test]).tolist()) == list(range(1000))
+    y = torch.cat([g.y for g in whole.graphs])
+    assert y.bincount().tolist() == [500, 500]
+    # Colours, sizes: independent of the class. Triangles: a house has one, a cycle and a tree none.
+    colours = [sum(g.x.sum(0) for g in whole.graphs if g.y == label).tolist() for label in (0, 1)]
+    sizes = [np.bincount([g.num_nodes for g in whole.graphs if g.y == label])[17:30] for label in (0, 1)]
+    assert chi2_contingency(colours).pvalue > 1e-3
+    assert chi2_contingency(sizes).pvalue > 1e-3
+    for g in whole.graphs[:40]:
+        graph = to_networkx(g, to_undirected=True)
+        assert sum(nx.triangles(graph).values()) == (0 if g.y else 3)
+        assert (g.x.sum(1) == 1).all()
+
+
+def test_a_task_hands_out_only_training_graphs(task, web):
+    whole = task("BA-2motif")
+    assert [id(g) for g in whole.data] == [id(whole.graphs[i]) for i in whole.train]
+    assert web.data is web.graphs[0]
+    assert (whole.num_features, web.num_features) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: load_task("PROTEIN"), "unknown task"),
+        (lambda: load_task(""), "unknown task"),
+        (lambda: parse_setting("PROTEINS"), "TASK/BACKBONE"),
+        (lambda: parse_setting("PROTEINS/GAT"), "TASK/BACKBONE"),
+        (lambda: new_model(_motif_task(1, 10), "GAT", 0), "unknown backbone"),
+    ],
+)
+def test_unknown_names(act, message):
+    with pytest.raises(ParameterError, match=message) as caught:
+        act()
+    assert "GIN" in caught.value.advice or "PROTEINS" in caught.value.advice
+
+
+def test_settings_name_a_task_and_a_backbone():
+    assert parse_setting("BA-2motif/GIN") == ("BA-2motif", "GIN")
+    assert parse_setting("Cora-public/SGC") == ("Cora-public", "SGC")
+
+
+SIZES = {
+    "PROTEINS": (1113, 2, 890, 111, 112),
+    "NCI1": (4110, 2, 3288, 411, 411),
+    "MUTAG": (188, 2, 150, 19, 19),
+    "ENZYMES": (600, 6, 480, 60, 60),
+    "Cora": (2708, 7, 1208, 500, 1000),
+    "Cora-public": (2708, 7, 140, 500, 1000),
+    "CiteSeer": (3327, 6, 1827, 500, 1000),
+    "CiteSeer-public": (3327, 6, 120, 500, 1000),
+    "PubMed": (19717, 3, 18217, 500, 1000),
+    "PubMed-public": (19717, 3, 60, 500, 1000),
+    "Photo": (7650, 8, 6120, 765, 765),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_real_data_have_their_sizes(task, name):
+    real = task(name)
+    count = len(real.graphs) if real.level == "graph" else real.graphs[0].num_nodes
+    parts = (real.train, real.val, real.test)
+    assert (count, real.num_classes, *map(len, parts)) == SIZES[name]
+    together = torch.cat(parts).tolist()
+    assert len(set(together)) == len(together)
+    assert (real.seed is None) == (real.split in {"full", "public"})
+
+
+def test_every_name_was_measured():
+    assert set(NAMES) == {"BA-2motif", *SIZES}
+
+
+def listing(folder):
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+def test_shared_data_are_only_read(tmp_path, monkeypatch):
+    shared = Path(os.environ.get("INVGNN_DATA", "")) / "MUTAG" / "raw"
+    if not os.environ.get("INVGNN_DATA") or not shared.is_dir():
+        pytest.skip("no data: INVGNN_DATA holds no MUTAG")
+    copy = tmp_path / "data"
+    shutil.copytree(shared, copy / "MUTAG" / "raw")
+    before = listing(copy)
+    monkeypatch.setenv("INVGNN_DATA", str(copy))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first, again = load_task("MUTAG"), load_task("MUTAG")
+    assert bytes_of(first) == bytes_of(again)
+    assert listing(copy) == before
+    assert listing(tmp_path / "cache")
+
+
+def test_a_relative_folder_is_another_one_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("INVGNN_DATA", "data")
+    roots = set()
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        roots.add(_scratch_root("MUTAG").root)
+    assert len(roots) == 2
+
+
+def test_missing_data_say_what_to_do(tmp_path, monkeypatch):
+    def offline(*_):
+        raise OSError("no network")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("INVGNN_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setitem(__import__("invgnn.tasks").tasks._LOADERS, "MUTAG", (offline, "80/10/10", "graph"))
+    with pytest.raises(DataError, match="MUTAG cannot be had: no network") as caught:
+        load_task("MUTAG")
+    assert "INVGNN_DATA" in caught.value.advice

@@ -1,0 +1,164 @@
+"""The loop: it learns, keeps the right epoch, embeds, repeats bit for bit, and leaves no trace."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Batch
+
+from invgnn.perception import attach_head
+from invgnn.recipe import Recipe
+from invgnn.tasks import new_model
+from invgnn.training import Collated, accuracy, simulated_steps, train, weight_noise
+from invgnn.verdict import verify
+
+
+@pytest.fixture(scope="module")
+def trained(task, draw):
+    """Two models of the whole BA-2motif task, one of them marked."""
+    whole, mark = task("BA-2motif"), draw(m=32)
+    plain, marked = (new_model(whole, "GIN", 0, hidden_channels=32) for _ in range(2))
+    return whole, mark, plain, train(plain, whole, epochs=8), marked, train(marked, whole, mark, epochs=12)
+
+
+def test_few_epochs_solve_the_motifs(trained):
+    whole, _, plain, history, *_ = trained
+    assert history.test_acc > 0.9
+    assert history.test_acc == accuracy(plain, whole, whole.test)
+    assert history.loss[-1] < 0.7 * history.loss[0]
+    assert history.mark_loss == [0.0] * 8
+    assert not plain.training
+
+
+def test_marking_embeds_and_keeps_the_accuracy(trained):
+    _, mark, plain, before, marked, after = trained
+    assert after.test_acc > before.test_acc - 0.1
+    assert verify(marked, mark).evidence_bits > 15
+    assert verify(plain, mark).evidence_bits < 10
+    assert after.best_matches >= 26
+    assert mark.count(marked) >= after.best_matches
+    assert after.mark_loss[-1] < after.mark_loss[0]
+
+
+def test_the_best_validation_epoch_is_kept(motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    seen = []
+    history = train(model, motifs, epochs=10, progress=lambda done, total: seen.append((done, total)))
+    assert accuracy(model, motifs, motifs.val) == max(history.val_acc) == history.best_val_acc
+    assert history.best_epoch == int(np.argmax(history.val_acc))
+    assert seen == [(epoch, 10) for epoch in range(1, 11)]
+    last = new_model(motifs, "GIN", 0, hidden_channels=8)
+    kept = train(last, motifs, epochs=10, select=False)
+    assert kept.val_acc == history.val_acc
+    assert kept.best_epoch == 9
+    assert accuracy(last, motifs, motifs.val) == kept.val_acc[-1]
+
+
+def test_an_epoch_without_the_mark_is_not_eligible(motifs, draw, monkeypatch):
+    mark, model = draw(m=16), new_model(motifs, "GIN", 0, hidden_channels=8)
+    counts, scores, states = iter([8, 15, 10, 16, 16]), iter([0.9, 0.5, 0.99, 0.6, 0.55, 0.6, 0.7]), []
+    monkeypatch.setattr(type(mark), "count", lambda self, model: next(counts))
+    monkeypatch.setattr("invgnn.training.accuracy", lambda *_: next(scores))
+
+    def remember(*_):
+        states.append(copy.deepcopy(model.state_dict()))
+
+    history = train(model, motifs, mark, epochs=6, progress=remember)
+    # 14 of 16 bits are enough. Epoch 0 has too few, 1 has them, 2 has not, 3 has them and is more
+    # accurate, 4 is less accurate and not even read, 5 is as good as 3 and later.
+    assert history.best_epoch == 5
+    assert (history.best_matches, history.best_val_acc, history.test_acc) == (14, 0.6, 0.7)
+    assert next(counts, None) is None
+    assert all(value.equal(states[5][name]) for name, value in model.state_dict().items())
+
+
+@given(st.lists(st.integers(0, 199), min_size=1, max_size=12))
+def test_batches_are_pygs(motifs, index):
+    held = Collated(motifs.graphs)
+    ours, theirs = held.batch(torch.tensor(index)), Batch.from_data_list([motifs.graphs[i] for i in index])
+    for name in ("x", "edge_index", "y", "batch", "ptr"):
+        assert ours[name].equal(theirs[name]), name
+        assert ours[name].dtype == theirs[name].dtype
+    assert (ours.num_nodes, ours.num_graphs) == (theirs.num_nodes, theirs.num_graphs)
+
+
+RECIPES = {
+    "no mark": None,
+    "joint": Recipe(),
+    "joint, a share": Recipe(ratio=0.16),
+    "own pass": Recipe(joint=False),
+    "own pass, a share": Recipe(joint=False, ratio=0.16),
+    "noise": Recipe(joint=False, noise=0.2),
+    "simulated": Recipe(joint=False, simulate=2),
+    "both, mse": Recipe(joint=False, simulate=1, noise=0.1, loss="mse"),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_the_same_seed_gives_the_same_weights(motifs, web, draw, level, name):
+    task, recipe = {"graph": motifs, "node": web}[level], RECIPES[name]
+    mark = recipe and draw(level, recipe=recipe)
+    states, weights = [], []
+    for seed in (5, 5, 6):
+        random.seed(seed + 1)
+        torch.manual_seed(seed + 2)
+        model = new_model(task, "GIN", 0, hidden_channels=8)
+        before = random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
+        history = train(model, task, mark, epochs=2, seed=seed)
+        after = random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
+        assert before == after
+        states.append((history.loss, history.mark_loss, history.val_acc))
+        weights.append(torch.cat([value.view(-1).double() for value in model.state_dict().values()]))
+        assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+        assert np.isfinite(history.loss + history.mark_loss).all()
+    assert states[0] == states[1]
+    assert weights[0].equal(weights[1])
+    assert not weights[0].equal(weights[2])
+    assert (sum(states[0][1]) > 0) == (mark is not None)
+
+
+def test_simulated_steps_are_adams(motifs, unchanged):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8).eval()
+    batch = Batch.from_data_list(motifs.graphs[:16])
+
+    def loss(net):
+        return cross_entropy(net(batch.x, batch.edge_index, batch.batch), batch.y)
+
+    with unchanged(model):
+        shift = simulated_steps(model, loss, 3, 0.01)
+    twin = copy.deepcopy(model)
+    optimiser = torch.optim.Adam(twin.parameters(), lr=0.01)
+    for _ in range(3):
+        optimiser.zero_grad()
+        loss(twin).backward()
+        optimiser.step()
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(weight + shift[name], dict(twin.named_parameters())[name])
+    assert loss(twin) < loss(model)
+
+
+def test_weight_noise_is_relative_to_each_matrix(motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=64)
+    matrices = {name: p for name, p in model.named_parameters() if p.dim() >= 2}
+    noise = weight_noise(model, 0.3)
+    assert set(noise) == set(matrices)
+    for name in ("convs.1.nn.lins.0.weight", "convs.2.nn.lins.1.weight"):  # 4096 numbers each
+        expected = 0.3 * float(matrices[name].detach().abs().mean())
+        assert float(noise[name].std()) == pytest.approx(expected, rel=0.1)
+        assert abs(float(noise[name].mean())) < 0.1 * expected
+
+
+def test_training_keeps_a_head_in_its_set(motifs, draw):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    head = attach_head(model, 8, non_negative=True, clip=0.2)
+    train(model, motifs, draw(access="perception"), epochs=2)
+    assert float(head.weight.detach().min()) >= 0
+    assert float(head.weight.detach().max()) <= 0.2 + 1e-6

@@ -1,0 +1,240 @@
+"""The verdict: its p-value by enumeration, every status, and how often the innocent are accused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, rankdata
+
+from invgnn import null
+from invgnn.errors import ParameterError
+from invgnn.models import save_model
+from invgnn.query import digest_model, to_batch
+from invgnn.secret import Secret
+from invgnn.tasks import new_model
+from invgnn.training import train
+from invgnn.verdict import verify
+from invgnn.version import __version__
+
+
+def looks(x, edge_index, batch, graph):
+    inside = batch == graph
+    first = int(inside.nonzero()[0])
+    edges = edge_index[:, inside[edge_index[0]]] - first
+    return x[inside].numpy().tobytes() + edges.numpy().tobytes()
+
+
+def puppet(mark, wanted):
+    """A suspect that answers as told on the carriers, and one half elsewhere."""
+    known, batch = {}, to_batch(mark.carriers)
+    for graph, value in enumerate(np.asarray(wanted, dtype=float).tolist()):
+        known[looks(batch.x, batch.edge_index, batch.batch, graph)] = value
+    sign = mark.direction("logits", 2)
+
+    def suspect(batch):
+        told = [looks(batch.x, batch.edge_index, batch.batch, g) for g in range(batch.num_graphs)]
+        return torch.tensor([known.get(one, 0.5) for one in told])[:, None] * 3 * sign - 7
+
+    return suspect
+
+
+@pytest.fixture(scope="module")
+def marks(draw):
+    """One mark per size, read at logits."""
+    return {m: draw(m=m, access="logits") for m in (8, 32, 128)}
+
+
+# --- the p-value
+
+
+def by_enumeration(r, bits, statistic):
+    """Exact p over all balanced keys, from the definitions."""
+    m = len(bits)
+    said = r > np.sort(r)[m // 2 - 1]
+    ranks = rankdata(r)
+    keys = [np.isin(np.arange(m), ones) for ones in combinations(range(m), m // 2)]
+    t = np.array([(said == key).sum() for key in keys])
+    u = np.array([ranks[key].sum() for key in keys])
+    own = bits.astype(bool)
+    p_t = np.mean(t >= (said == own).sum())
+    p_u = np.mean(u >= ranks[own].sum() - 1e-9)
+    return {"matches": p_t, "rank": p_u, "combined": min(1.0, 2 * min(p_t, p_u))}[statistic]
+
+
+@pytest.mark.parametrize("statistic", null.STATISTICS)
+@pytest.mark.parametrize("values", [100, 3, 2], ids=["free", "three values", "two values"])
+def test_p_equals_enumeration_of_all_keys(draw, values, statistic):
+    mark = draw(m=8, access="logits", statistic=statistic)
+    for seed in range(12):
+        wanted = np.random.default_rng(seed).integers(values, size=8) - 1.3
+        wanted = wanted + (2 * mark.bits if seed % 3 == 0 else 0)
+        verdict = verify(puppet(mark, wanted), mark, 0.05)
+        assert verdict.p == pytest.approx(by_enumeration(np.round(wanted, 6), mark.bits, statistic))
+        assert verdict.t == ((wanted > np.sort(wanted)[3]) == mark.bits).sum()
+        assert verdict.exact
+        assert verdict.log10_p == pytest.approx(math.log10(verdict.p))
+
+
+# --- statuses
+
+
+def told(mark, errors=0, seed=0):
+    """The bits as signs, some pairs of them swapped."""
+    wanted = 2.0 * mark.bits - 1
+    for bit in (0, 1):
+        wanted[np.flatnonzero(mark.bits == bit)[:errors]] *= -1
+    return wanted + 0.01 * np.random.default_rng(seed).normal(size=mark.m)
+
+
+@pytest.mark.parametrize(
+    ("m", "errors", "options", "status", "reason"),
+    [
+        (128, 0, {}, "owned", "80 bits"),
+        (128, 12, {}, "inconclusive", "publish a commitment"),
+        (32, 0, {}, "inconclusive", "publish a commitment"),
+        (32, 0, {"tried": 100}, "inconclusive", "publish a commitment"),
+        (32, 0, {"tried": 1000}, "not shown", "by chance"),
+        (32, 8, {}, "not shown", "by chance"),
+        (128, 64, {}, "not shown", "by chance"),
+        (8, 0, {"alpha": 0.1}, "inconclusive", "publish a commitment"),
+        (8, 0, {}, "not shown", "by chance"),
+        (128, 0, {"tried": 2**60}, "inconclusive", "publish a commitment"),
+    ],
+)
+def test_every_status(marks, m, errors, options, status, reason):
+    verdict = verify(puppet(marks[m], told(marks[m], errors)), marks[m], **options)
+    assert verdict.status == status
+    assert reason in verdict.reasons[0]
+    assert verdict.exit_code == {"owned": 0, "not shown": 1, "inconclusive": 3}[status]
+    assert verdict.t == m - 2 * errors
+    assert verdict.wm_acc == verdict.t / m
+    assert verdict.said_ones == m // 2
+    assert verdict.tau == null.NULLS["exact"].tau(m, options.get("alpha", 1e-6))
+    assert str(verdict).startswith(status.upper())
+    assert all(text in str(verdict) for text in (verdict.condition, *verdict.explanations))
+
+
+def test_trying_is_paid_for(marks):
+    suspect, bits = puppet(marks[32], told(marks[32])), []
+    for tried in (1, 2, 1024):
+        verdict = verify(suspect, marks[32], tried=tried)
+        assert verdict.tried == tried
+        bits.append(verdict.evidence_bits)
+    assert np.allclose(np.subtract(bits[0], bits), [0, 1, 10])
+    with pytest.raises(ParameterError):
+        verify(suspect, marks[32], tried=0)
+
+
+@pytest.mark.parametrize("m", [8, 128])
+def test_constant_answers_are_inconclusive(marks, m):
+    verdict = verify(puppet(marks[m], np.ones(m)), marks[m], 0.99)
+    assert (verdict.status, verdict.p) == ("inconclusive", 1.0)
+    assert "same on every carrier" in verdict.reasons[0]
+
+
+def test_a_control_that_verifies_spoils_the_verdict(marks):
+    mark = marks[128]
+    good, bad = puppet(mark, told(mark, 64)), puppet(mark, told(mark, 1))
+    clean = verify(bad, mark, controls=[good, good])
+    assert clean.status == "owned"
+    assert [one["t"] for one in clean.controls] == [0, 0]
+    assert "controls   2" in str(clean)
+    spoilt = verify(bad, mark, controls=[good, bad])
+    assert spoilt.status == "inconclusive"
+    assert "1 of 2 unmarked controls" in spoilt.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("controls", "alpha", "p", "status"),
+    [(0, 1e-6, 1.0, "inconclusive"), (3, 0.1, 0.25, "inconclusive"), (9, 0.2, 0.1, "inconclusive")],
+)
+def test_a_plain_mark_rests_on_models_and_never_owns(draw, controls, alpha, p, status):
+    mark = draw(m=128, access="logits", key="plain")
+    others = [puppet(mark, told(mark, 20 + number)) for number in range(controls)]
+    verdict = verify(puppet(mark, told(mark)), mark, alpha, controls=others)
+    assert (verdict.t, verdict.status, verdict.null) == (128, status, "models")
+    assert verdict.p == pytest.approx(p)
+    assert not verdict.exact
+    assert "no evidence of whose mark" in verdict.condition
+    beaten = verify(puppet(mark, told(mark, 64)), mark, 0.3, controls=others)
+    assert beaten.p == 1.0
+    assert beaten.status != "owned"
+
+
+def test_a_verdict_is_plain_json(marks, motifs):
+    mark, model = marks[32], new_model(motifs, "GIN", 0, hidden_channels=8)
+    verdict = verify(model, mark, controls=[model])
+    text = json.dumps(verdict.to_json(), allow_nan=False)
+    back = json.loads(text)
+    assert "answers" not in back
+    assert "bits" not in back
+    assert back["version"] == __version__
+    assert back["digests"] == {
+        "mark": mark.digest,
+        "reference": mark.context["reference"],
+        "suspect": digest_model(model),
+    }
+    assert back["reading"] == {"access": "logits", "feature": "projection"}
+    assert back["queries"] == 32 + len(mark.ordinary)
+    full = json.loads(json.dumps(verify(model, mark, with_answers=True).to_json(), allow_nan=False))
+    assert full["bits"] == mark.bits.tolist()
+    assert full["answers"] == mark.read(model).standard.tolist()
+    assert verify(puppet(mark, told(mark)), mark).digests["suspect"] == "function"
+
+
+def test_a_file_is_a_suspect(marks, motifs, tmp_path):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    save_model(tmp_path / "a.model", model)
+    torch.save(model.state_dict(), tmp_path / "a.pt")
+    expected = verify(model, marks[32]).to_json()
+    assert verify(tmp_path / "a.model", marks[32]).to_json() == expected
+    blank = new_model(motifs, "GIN", 1, hidden_channels=8)
+    assert verify(str(tmp_path / "a.pt"), marks[32], architecture=blank).to_json() == expected
+
+
+# --- the innocent
+
+
+@pytest.fixture(scope="module")
+def innocent(motifs, draw):
+    """p-values of three unmarked models under 60 fresh secrets each, at three levels of access."""
+    accesses = ("embedding", "logits", "labels")
+    found = {access: [] for access in accesses}
+    for seed, backbone in enumerate(("GIN", "GCN", "GraphSAGE")):
+        model = new_model(motifs, backbone, seed, hidden_channels=16)
+        train(model, motifs, epochs=4, seed=seed)
+        for number in range(60):
+            mark = draw(m=32, access=accesses, seed=1000 * seed + number)
+            for access in accesses:
+                found[access].append(mark.weigh(mark.read(model, access)).p)
+    return found
+
+
+def too_many(p_values, alpha):
+    """p-value of the hypothesis that rejections at alpha happen at most at rate alpha."""
+    hits = sum(p <= alpha for p in p_values)
+    return binomtest(hits, len(p_values), alpha, alternative="greater").pvalue
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.01])
+@pytest.mark.parametrize("access", ["embedding", "logits", "labels"])
+def test_the_innocent_are_rarely_accused(innocent, access, alpha):
+    assert len(innocent[access]) == 180
+    assert too_many(innocent[access], alpha) > 1e-3
+
+
+def test_the_check_on_innocents_catches_cheating(draw, motifs):
+    """Secrets picked after looking at the answers: the same test must cry out."""
+    mark, model = draw(m=32), new_model(motifs, "GIN", 0, hidden_channels=16)
+    said, picked = mark.read(model), []
+    for trial in range(8):
+        keys = (Secret(bytes([trial, number] * 16)) for number in range(200))
+        picked.append(min(replace(mark, secret=key).weigh(said).p for key in keys))
+    assert too_many(picked, 0.1) < 1e-6
+    assert too_many(picked, 0.01) < 1e-6

@@ -1,0 +1,294 @@
+"""A mark: its loss and gradient, its turns, its file, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import stat
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from invgnn import files, watermark
+from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
+from invgnn.graphs import Graphs
+from invgnn.models import GIN
+from invgnn.perception import attach_head
+from invgnn.query import to_batch
+from invgnn.recipe import Recipe, logistic_loss, mse_loss, standardise
+from invgnn.secret import Secret
+from invgnn.tasks import new_model
+from invgnn.training import train
+from invgnn.verdict import verify
+from invgnn.watermark import Watermark
+
+ACCESSES = ("perception", "embedding", "logits", "labels")
+
+
+@pytest.fixture
+def tiny(motifs):
+    """A few dozen weights in double precision, none of them zero (where a ReLU has no derivative)."""
+    model = new_model(motifs, "GCN", 1, hidden_channels=3).double()
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(4)
+        attach_head(model, 3)
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def small(draw):
+    return draw()
+
+
+# --- the loss
+
+
+@pytest.mark.parametrize("loss", ["logistic", "mse"])
+@pytest.mark.parametrize("access", ACCESSES)
+def test_gradient_equals_finite_differences(draw, tiny, monkeypatch, access, loss):
+    mark = draw(access=access, recipe=Recipe(loss=loss, beta=0.7, margin=0.4))
+    usual = torch.as_tensor(mark.read(tiny, access).ordinary)
+    # The usual answers are a yardstick and carry no gradient: here they must not move either.
+    monkeypatch.setattr(watermark, "standardise", lambda said, _: standardise(said, usual))
+    weights = [p for p in tiny.parameters() if p.requires_grad]
+    gradient = torch.autograd.grad(mark.loss(tiny), weights, allow_unused=True)
+    assert any(g is not None and g.abs().max() > 1e-6 for g in gradient)
+    for weight, slope in zip(weights, gradient, strict=True):
+        for place in range(min(weight.numel(), 4)):
+            up, down = (shifted_loss(mark, tiny, weight, place, by) for by in (1e-6, -1e-6))
+            expected = 0.0 if slope is None else float(slope.view(-1)[place])
+            assert (up - down) / 2e-6 == pytest.approx(expected, abs=1e-7, rel=1e-4)
+
+
+@torch.no_grad()
+def shifted_loss(mark, model, weight, place, by):
+    weight.view(-1)[place] += by
+    value = mark.loss(model).item()
+    weight.view(-1)[place] -= by
+    return value
+
+
+@pytest.mark.parametrize("loss", ["logistic", "mse"])
+@pytest.mark.parametrize("access", ACCESSES)
+def test_loss_against_numpy(draw, tiny, access, loss):
+    mark = draw(access=access, recipe=Recipe(loss=loss, beta=0.7, margin=0.4))
+    said = mark.read(tiny, access)
+    r, w = said.standard, mark.bits
+    if access == "labels":  # trained on the odds behind the label, in their own units
+        reading, batch = mark.reading(), to_batch(mark.carriers, torch.zeros((), dtype=torch.float64))
+        seen = watermark.observe(tiny, batch)
+        r = watermark.answer(seen, reading, mark.direction).detach().numpy()
+    if access == "perception":
+        expected = np.mean((r - mark.targets) ** 2)
+    elif loss == "mse":
+        expected = np.mean((1 / (1 + np.exp(-r)) - mark.targets) ** 2)
+    else:
+        expected = np.mean(np.log1p(np.exp(2 * (0.4 - (2 * w - 1) * r))) / 2)
+    assert mark.loss(tiny).item() == pytest.approx(0.7 * expected, rel=1e-6)
+
+
+def test_several_readings_share_the_loss(draw, tiny):
+    both = draw(access=("embedding", "logits"))
+    said = [both.read(tiny, access) for access in ("embedding", "logits")]
+    each = [
+        both.reading_loss(s.reading, torch.as_tensor(s.carriers), torch.as_tensor(s.ordinary), None)
+        for s in said
+    ]
+    torch.testing.assert_close(both.loss(tiny).detach(), torch.stack(each).mean())
+
+
+@given(st.lists(st.floats(-50, 50), min_size=2, max_size=9), st.floats(0.1, 9), st.floats(-9, 9))
+def test_standard_answers_do_not_know_units(usual, scale, shift):
+    usual = torch.tensor(usual, dtype=torch.float64)
+    answers = torch.linspace(-3, 3, 5, dtype=torch.float64)
+    standard = standardise(answers, usual)
+    if usual.std(unbiased=False) > 0.01 * (usual.abs().mean() + abs(shift) + 1):
+        moved = standardise(scale * answers + shift, scale * usual + shift)
+        torch.testing.assert_close(moved, standard, rtol=1e-6, atol=1e-6)
+    assert torch.isfinite(standard).all()
+
+
+def test_losses_fall_towards_the_bits():
+    bits, targets = torch.tensor([0.0, 1.0]), torch.tensor([0.2, 0.8])
+    right, wrong = torch.tensor([-2.0, 2.0]), torch.tensor([2.0, -2.0])
+    assert (
+        logistic_loss(right, bits, 1.0)
+        < logistic_loss(0 * right, bits, 1.0)
+        < logistic_loss(wrong, bits, 1.0)
+    )
+    assert mse_loss(right, targets) < mse_loss(0 * right, targets) < mse_loss(wrong, targets)
+
+
+@pytest.mark.parametrize("names", [("convs.0.lin.weight",), None], ids=["one", "all"])
+def test_gradient_at_shifted_parameters(draw, tiny, names):
+    mark = draw(access=("embedding", "logits"))
+    twin, shift = copy.deepcopy(tiny), {}
+    generator = torch.Generator().manual_seed(0)
+    for name, weight in twin.named_parameters():
+        if names is None or name in names:
+            shift[name] = 0.3 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+            weight.data += shift[name]
+    here, there = mark.loss(tiny, at=shift), mark.loss(twin)
+    torch.testing.assert_close(here, there)
+    assert abs((here - mark.loss(tiny)).item()) > 1e-4
+    here.backward()
+    there.backward()
+    for weight, other in zip(tiny.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(weight.grad, other.grad)
+
+
+@pytest.mark.parametrize(
+    ("level", "access"), [("graph", "embedding"), ("graph", "labels"), ("node", "logits")]
+)
+def test_training_on_the_loss_alone_embeds_the_mark(draw, motifs, web, level, access):
+    task = {"graph": motifs, "node": web}[level]
+    mark, model = draw(level, access=access), new_model(task, "GraphSAGE", 0, hidden_channels=32)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(120):
+        optimiser.zero_grad()
+        loss = mark.loss(model.eval())
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
+    assert mark.weigh(mark.read(model)).t >= 14
+    assert mark.count(model) == mark.weigh(mark.read(model)).t
+
+
+def test_a_trained_model_is_marked_by_fine_tuning(draw, motifs):
+    model = new_model(motifs, "GraphSAGE", 0, hidden_channels=32)
+    train(model, motifs, epochs=5)
+    mark, looks = draw(m=32), look(model)
+    before = verify(model, mark)
+    train(model, motifs, mark, epochs=30, batch_size=32)
+    after = verify(model, mark)
+    assert before.evidence_bits < 10
+    assert after.evidence_bits > 15
+    assert look(model) == looks
+
+
+def look(model):
+    """What a stranger sees of a model: class, keys, shapes and types."""
+    return type(model), {name: (value.shape, value.dtype) for name, value in model.state_dict().items()}
+
+
+# --- turns
+
+
+@given(st.integers(1, 20), st.integers(0, 50))
+def test_every_carrier_gets_its_turn(small, count, turn):
+    mark = small
+    turns = -(-mark.m // min(count, mark.m))
+    round_of = [mark.subset(turn * turns + step, count) for step in range(turns)]
+    assert all(len(part) == len(set(part.tolist())) == min(count, mark.m) for part in round_of)
+    assert set(np.concatenate(round_of).tolist()) == set(range(mark.m))
+    assert mark.subset(turn, count).tolist() == mark.subset(turn, count).tolist()
+
+
+def test_a_ratio_is_a_share_of_the_joint_batch(draw, motifs):
+    mark = draw(m=64, recipe=Recipe(ratio=0.16))
+    batch = to_batch(mark.ordinary)
+    assert batch.num_graphs == 64
+    for step in range(9):
+        assert len(mark.mix(batch, step=step).carriers) == 12  # 12 / (12 + 64) = 0.158
+    model = new_model(motifs, "GIN", 0, hidden_channels=8).eval()
+    first, second = (mark.loss(model, step=step, beside=batch).item() for step in (0, 1))
+    assert first != second
+    with pytest.raises(ParameterError) as caught:
+        mark.loss(model)
+    assert "beside" in caught.value.advice
+
+
+# --- what is fixed stays fixed
+
+
+def test_replacing_keeps_what_the_secret_binds(draw):
+    mark = draw()
+    weaker = mark.replace(recipe=Recipe(beta=0.1))
+    assert weaker.digest == mark.digest
+    assert weaker.bits.tolist() == mark.bits.tolist()
+    for bound in ("context", "carriers", "secret", "scale"):
+        with pytest.raises(ParameterError, match=bound):
+            mark.replace(**{bound: None})
+
+
+def test_only_declared_readings_are_read(draw, motifs):
+    mark, model = draw(access=("logits", "labels")), new_model(motifs, "GIN", 0)
+    assert mark.reading().access == "logits"
+    assert mark.reading("labels").access == "labels"
+    for act in (lambda: mark.read(model, "embedding"), lambda: verify(model, mark, access="embedding")):
+        with pytest.raises(ParameterError, match="not declared") as caught:
+            act()
+        assert "logits, labels" in caught.value.advice
+
+
+# --- files
+
+
+@pytest.mark.parametrize("passphrase", ["correct horse", None])
+@pytest.mark.parametrize("key", ["keyed", "plain"])
+def test_a_mark_comes_back_whole(draw, motifs, tmp_path, key, passphrase):
+    recipe = Recipe(loss="mse", beta=0.5, joint=False, noise=0.1, ratio=0.2)
+    mark = draw(access=("embedding", "labels"), classes=2, layer="head:in", key=key, recipe=recipe)
+    path = tmp_path / "a.mark"
+    mark.save(path, passphrase, insecure_no_passphrase=passphrase is None)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    back = Watermark.load(path, passphrase)
+    for name in ("digest", "bound", "context", "recipe", "readings", "rejected", "scale", "secret"):
+        assert getattr(back, name) == getattr(mark, name), name
+    for name in ("bits", "targets", "perceived"):
+        assert getattr(back, name).tolist() == getattr(mark, name).tolist()
+    assert back.ordinary.digest() == mark.ordinary.digest()
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    for access in ("embedding", "labels"):
+        assert back.read(model, access).carriers.tolist() == mark.read(model, access).carriers.tolist()
+    if passphrase:
+        assert bytes(mark.secret) not in path.read_bytes()
+        for wrong in ("wrong horse", None):
+            with pytest.raises(PassphraseError):
+                Watermark.load(path, wrong)
+    with pytest.raises(PassphraseError):
+        mark.save(tmp_path / "b.mark")
+    assert not (tmp_path / "b.mark").exists()
+
+
+def spoilt(body, tensors):
+    return {
+        "empty": ({}, {}),
+        "no secret": (body, {k: v for k, v in tensors.items() if k != "secret"}),
+        "short secret": (body, tensors | {"secret": tensors["secret"][:31]}),
+        "no context": ({k: v for k, v in body.items() if k != "context"}, tensors),
+        "unknown recipe": (body | {"recipe": {"strength": 3}}, tensors),
+        "upside down": (body | {"scale": [1.0, 0.0]}, tensors),
+        "edge outside": (body, tensors | {"carriers.edges": tensors["carriers.edges"] + 10**6}),
+    }
+
+
+@pytest.mark.parametrize("defect", spoilt({"context": 0}, {"secret": b"", "carriers.edges": 0}))
+def test_a_malformed_mark_is_a_file_error(draw, tmp_path, defect):
+    draw().save(tmp_path / "good.mark", insecure_no_passphrase=True)
+    held = files.read(tmp_path / "good.mark", "mark")
+    body, tensors = spoilt(held.body, held.tensors)[defect]
+    files.write(tmp_path / "bad.mark", "mark", body, tensors)
+    with pytest.raises(FileError, match="bad") as caught:
+        Watermark.load(tmp_path / "bad.mark")
+    assert caught.value.advice
+
+
+def test_a_mark_says_what_it_is_and_not_its_secret(draw):
+    mark = draw(access=("embedding", "logits"))
+    assert repr(mark) == f"Watermark(m=16, keyed lambda2, embedding+logits, {mark.digest[:12]})"
+    assert replace(mark, secret=Secret(bytes(32))).digest == mark.digest
+
+
+def test_carriers_without_features_need_a_model_without(rings):
+    mark = Watermark.draw(Secret(bytes(32)), Graphs(rings.ptr, rings.edges), m=8, access="logits")
+    with pytest.raises(SuspectError):
+        mark.read(GIN(3, 4, 2, 2))
+    assert mark.read(lambda batch: torch.bincount(batch.batch)[:, None] - 11.5).carriers.shape == (8,)
