@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from invgnn import files, watermark
+from invgnn import files
 from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
 from invgnn.graphs import Graphs
 from invgnn.models import GIN
@@ -50,11 +50,8 @@ def small(draw):
 
 @pytest.mark.parametrize("loss", ["logistic", "mse"])
 @pytest.mark.parametrize("access", ACCESSES)
-def test_gradient_equals_finite_differences(draw, tiny, monkeypatch, access, loss):
+def test_gradient_equals_finite_differences(draw, tiny, access, loss):
     mark = draw(access=access, recipe=Recipe(loss=loss, beta=0.7, margin=0.4))
-    usual = torch.as_tensor(mark.read(tiny, access).ordinary)
-    # The usual answers are a yardstick and carry no gradient: here they must not move either.
-    monkeypatch.setattr(watermark, "standardise", lambda said, _: standardise(said, usual))
     weights = [p for p in tiny.parameters() if p.requires_grad]
     gradient = torch.autograd.grad(mark.loss(tiny), weights, allow_unused=True)
     assert any(g is not None and g.abs().max() > 1e-6 for g in gradient)
@@ -74,43 +71,45 @@ def shifted_loss(mark, model, weight, place, by):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "mse"])
-@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("access", [*[(one,) for one in ACCESSES], ACCESSES], ids="+".join)
 def test_loss_against_numpy(draw, tiny, access, loss):
     mark = draw(access=access, recipe=Recipe(loss=loss, beta=0.7, margin=0.4))
-    said = mark.read(tiny, access)
-    r, w = said.standard, mark.bits
-    if access == "labels":  # trained on the odds behind the label, in their own units
-        reading, batch = mark.reading(), to_batch(mark.carriers, torch.zeros((), dtype=torch.float64))
-        seen = watermark.observe(tiny, batch)
-        r = watermark.answer(seen, reading, mark.direction).detach().numpy()
-    if access == "perception":
-        expected = np.mean((r - mark.targets) ** 2)
-    elif loss == "mse":
-        expected = np.mean((1 / (1 + np.exp(-r)) - mark.targets) ** 2)
-    else:
-        expected = np.mean(np.log1p(np.exp(2 * (0.4 - (2 * w - 1) * r))) / 2)
+    expected = np.mean([loss_by_hand(mark, tiny, one) for one in access])
     assert mark.loss(tiny).item() == pytest.approx(0.7 * expected, rel=1e-6)
 
 
-def test_several_readings_share_the_loss(draw, tiny):
-    both = draw(access=("embedding", "logits"))
-    said = [both.read(tiny, access) for access in ("embedding", "logits")]
-    each = [
-        both.reading_loss(s.reading, torch.as_tensor(s.carriers), torch.as_tensor(s.ordinary), None)
-        for s in said
-    ]
-    torch.testing.assert_close(both.loss(tiny).detach(), torch.stack(each).mean())
+def loss_by_hand(mark, model, access):
+    r, w = mark.read(model, access).standard, mark.bits
+    if access == "labels":  # trained on the odds behind the label, in their own units
+        batch = to_batch(mark.carriers, torch.zeros((), dtype=torch.float64))
+        logs = model(batch.x, batch.edge_index, batch.batch).log_softmax(-1).detach().numpy()
+        r = logs @ mark.direction("labels", 2).numpy()
+    if access == "perception":
+        return np.mean((r - mark.targets) ** 2)
+    if mark.recipe.loss == "mse":
+        return np.mean((1 / (1 + np.exp(-r)) - mark.targets) ** 2)
+    return np.mean(np.log1p(np.exp(2 * (0.4 - (2 * w - 1) * r))) / 2)
 
 
 @given(st.lists(st.floats(-50, 50), min_size=2, max_size=9), st.floats(0.1, 9), st.floats(-9, 9))
 def test_standard_answers_do_not_know_units(usual, scale, shift):
+    """So no loss on them is lowered by moving or stretching all answers together."""
     usual = torch.tensor(usual, dtype=torch.float64)
     answers = torch.linspace(-3, 3, 5, dtype=torch.float64)
     standard = standardise(answers, usual)
-    if usual.std(unbiased=False) > 0.01 * (usual.abs().mean() + abs(shift) + 1):
-        moved = standardise(scale * answers + shift, scale * usual + shift)
-        torch.testing.assert_close(moved, standard, rtol=1e-6, atol=1e-6)
     assert torch.isfinite(standard).all()
+    assume(usual.std(unbiased=False) > 0.01 * (usual.abs().mean() + abs(shift) + 1))
+    unit = torch.tensor([scale, shift], dtype=torch.float64, requires_grad=True)
+    moved = standardise(unit[0] * answers + unit[1], unit[0] * usual + unit[1])
+    torch.testing.assert_close(moved, standard, rtol=1e-6, atol=1e-6)
+    (slope,) = torch.autograd.grad((moved**2).sum(), unit)
+    assert slope.abs().max() < 1e-6 * (1 + (standard**2).sum())
+
+
+def test_answers_are_not_measured_by_a_shrunken_spread():
+    answers, usual = torch.tensor([-1.0, 1.0]), torch.tensor([-1e-3, 1e-3])
+    assert standardise(answers, usual, 4.0).tolist() == [-1.0, 1.0]  # a quarter of the natural spread
+    assert standardise(answers, 2000 * usual, 4.0).tolist() == [-0.5, 0.5]
 
 
 def test_losses_fall_towards_the_bits():

@@ -108,7 +108,7 @@ def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
 def _last(seen: list[tuple[nn.Module, Tensor]], layer: str) -> Tensor:
     if not seen:
         raise SuspectError(f"the layer {layer!r} was never called", "name a layer the model uses")
-    if layer == "auto" and seen[-1][0] is seen[0][0]:
+    if layer == "auto" and len(seen) == 1:
         raise SuspectError(
             "this model has a single layer with weights, so it has no hidden representation",
             "read it at access='logits', or name a layer",

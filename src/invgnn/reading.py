@@ -90,7 +90,11 @@ def pool(rows: Tensor, batch: Any) -> Tensor:
 
 
 def log_scores(scores: Tensor) -> Tensor:
-    """Scores on a log scale: logits as they are, probabilities as their logarithms."""
+    """Scores on a log scale: logits as they are, probabilities as their logarithms.
+
+    Rows within [0, 1] that sum to one, up to rounding, are taken for probabilities. The choice depends
+    on the suspect alone, so it costs evidence at worst and never validity.
+    """
     if scores.dim() == 1 or scores.shape[-1] == 1:
         scores = _two_columns(scores.reshape(-1))
     rows = scores.detach()

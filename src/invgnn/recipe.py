@@ -22,7 +22,8 @@ class Recipe:
     margin    how far beyond the task's mean a carrier should answer, in standard deviations of the
               model's answers on task inputs
     joint     carriers ride in the task batch (one forward) instead of a forward of their own
-    ratio     share of carriers in a joint batch; None: all of them in every step
+    ratio     share of carriers in a joint batch (node tasks: share of the carriers used per step);
+              None: all of them in every step
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     """

@@ -153,7 +153,7 @@ def _motif_task(seed: int, count: int = 1000) -> Task:
 
 
 def _motif_graph(label: int) -> Data:
-    base = BAGraph(num_nodes=int(torch.randint(12, 25, ())), num_edges=1)()
+    base = BAGraph(num_nodes=int(torch.randint(12, 25, ())), num_edges=2)()
     motif = (HouseMotif, CycleMotif)[label](*((5,) if label else ()))()
     offset = int(base.num_nodes)
     bridge = torch.tensor([[int(torch.randint(offset, ()))], [offset]])

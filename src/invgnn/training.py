@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Batch, Data
 
-from invgnn.query import call, politely
+from invgnn.query import call, politely, unwrap
 from invgnn.randomness import seeded
 from invgnn.tasks import Task
 
@@ -81,8 +81,8 @@ def train(
 ) -> History:
     """Train in place and keep the checkpoint with the best validation accuracy.
 
-    With a mark, an epoch is only eligible once the mark is in: among the epochs seen, those with the
-    most matches, up to 90 % of the bits, come first. `select=False` keeps the last epoch.
+    A mark needs time to settle: with one, only the second half of the epochs is eligible, and those
+    with the most matches, up to 90 % of the bits, come first. `select=False` keeps the last epoch.
     """
     history = History()
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
@@ -105,7 +105,8 @@ def train(
             history.loss.append(total)
             history.mark_loss.append(marked)
             history.val_acc.append(accuracy(model, task, task.val, held))
-            if _better(model, mark, history) or not select:
+            settled = mark is None or 2 * (epoch + 1) > epochs
+            if not select or (settled and _better(model, mark, history)):
                 history.best_epoch = epoch
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
             if progress:
@@ -152,7 +153,7 @@ def weight_noise(model: nn.Module, scale: float) -> dict[str, Tensor]:
     """Gaussian noise for every weight matrix, relative to its mean absolute weight."""
     return {
         name: scale * value.detach().abs().mean() * torch.randn_like(value)
-        for name, value in model.named_parameters()
+        for name, value in unwrap(model).named_parameters()
         if value.dim() >= 2
     }
 
@@ -161,13 +162,13 @@ def simulated_steps(
     model: nn.Module, task_loss: Callable[[nn.Module], Tensor], steps: int, lr: float
 ) -> dict[str, Tensor]:
     """How the parameters would move in a few steps of fine-tuning on the task alone."""
-    twin = copy.deepcopy(model)
+    twin = copy.deepcopy(unwrap(model))
     optimiser = torch.optim.Adam(twin.parameters(), lr=lr)
     for _ in range(steps):
         optimiser.zero_grad()
         task_loss(twin).backward()
         optimiser.step()
-    before = dict(model.named_parameters())
+    before = dict(unwrap(model).named_parameters())
     return {name: (p - before[name]).detach() for name, p in twin.named_parameters()}
 
 

@@ -106,7 +106,7 @@ class Watermark:
         null.check_m(m)
         reference = Reference.of(data)
         sampler = sampler or Sampler()
-        gap = (0.25 if key == "keyed" else 0.0) if gap is None else gap
+        gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)
         _check(key, gap, statistic)
         names = [access] if isinstance(access, str) else list(access)
         readings = [Reading(a, layer, feature, classes).record() for a in names]
@@ -271,6 +271,8 @@ class Watermark:
             return None
         if batch is None:
             raise ParameterError("a ratio is a share of a batch", "pass beside=batch")
+        if self.context["level"] == "node":  # one graph has no share to speak of: a share of the carriers
+            return self.subset(step, max(1, round(self.recipe.ratio * self.m)))
         share = self.recipe.ratio / (1 - self.recipe.ratio)
         return self.subset(step, max(1, round(share * num_graphs(batch))))
 
