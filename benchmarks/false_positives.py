@@ -18,19 +18,19 @@ import trials
 from scipy.stats import binomtest, rankdata
 
 LEVELS = (0.1, 0.01, 0.001)
-DERIVATIONS, DRAWS = 200, 50
+DERIVATIONS, DRAWS, EPOCHS = 200, 50, 50
 PATH = trials.RESULTS / "false_positives.csv"
 
 
 def suspects() -> Iterator[dict[str, Any]]:
-    """24 unmarked models, and nine marked by somebody else; three of those carry the paper's head."""
+    """20 unmarked models, and eight marked by somebody else; two of those carry the paper's head."""
     for setting in ("PROTEINS/GIN", "PROTEINS/GraphSAGE", "Cora/GCN", "Cora/GraphSAGE"):
-        for seed in range(101, 107):
+        for seed in range(101, 106):
             yield {"setting": setting, "seed": seed, "kind": "unmarked"}
     for setting in ("PROTEINS/GIN", "Cora/GCN"):
         for seed in range(201, 204):
             yield {"setting": setting, "seed": seed, "kind": "marked by another"}
-    for seed in range(301, 304):
+    for seed in range(301, 303):
         yield {"setting": "PROTEINS/GIN", "seed": seed, "kind": "paper's head, another's"}
 
 
@@ -86,7 +86,7 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
         with seeded(seed):
             attach_head(model, 64)
         mark = Watermark.draw(foreign, reference, access="perception", key="plain")
-    history = train(model, task, mark, seed=seed)
+    history = train(model, task, mark, seed=seed, epochs=EPOCHS)
     return model, history.test_acc
 
 

@@ -105,6 +105,11 @@ def _hash(graphs: Graphs, sampler: Sampler) -> list[bytes]:
     return [key.tobytes() for key in wl_hash(graphs, labels, sampler.rounds)]
 
 
+def distinct(graphs: Graphs, sampler: Sampler) -> bool:
+    """Whether no two graphs look the same to the sampler."""
+    return len(set(_hash(graphs, sampler))) == len(graphs)
+
+
 @dataclass(frozen=True)
 class Sampler:
     """How carriers are drawn; the defaults are the paper's.

@@ -23,10 +23,6 @@ Progress = Callable[[int, int], None]
 """Told the number of epochs done and their total."""
 
 
-ENOUGH = 0.9
-"""Share of bits read right from which on validation accuracy alone decides which epoch is kept."""
-
-
 class Collated:
     """Graphs laid out end to end once, so that any batch of them is a few gathers."""
 
@@ -62,7 +58,6 @@ class History:
     mark_loss: list[float] = field(default_factory=list)
     best_epoch: int = -1
     best_val_acc: float = -1.0
-    best_matches: int = -1
     test_acc: float = float("nan")
 
 
@@ -81,8 +76,8 @@ def train(
 ) -> History:
     """Train in place and keep the checkpoint with the best validation accuracy.
 
-    A mark needs time to settle: with one, only the second half of the epochs is eligible, and those
-    with the most matches, up to 90 % of the bits, come first. `select=False` keeps the last epoch.
+    A mark needs time to settle: with one, only the second half of the epochs is eligible.
+    `select=False` keeps the last epoch.
     """
     history = History()
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
@@ -106,8 +101,8 @@ def train(
             history.mark_loss.append(marked)
             history.val_acc.append(accuracy(model, task, task.val, held))
             settled = mark is None or 2 * (epoch + 1) > epochs
-            if not select or (settled and _better(model, mark, history)):
-                history.best_epoch = epoch
+            if not select or (settled and history.val_acc[-1] > history.best_val_acc):
+                history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
             if progress:
                 progress(epoch + 1, epochs)
@@ -186,25 +181,6 @@ def _project(model: nn.Module) -> None:
     head = getattr(model, "perception", None)
     if head is not None:
         head.project()
-
-
-def _better(model: nn.Module, mark: Watermark | None, history: History) -> bool:
-    """Whether the epoch just done beats the best so far; the mark is read only where it matters."""
-    val_acc = history.val_acc[-1]
-    if mark is None:
-        better = val_acc > history.best_val_acc
-    else:
-        goal = int(ENOUGH * mark.m)
-        if history.best_matches >= goal and val_acc < history.best_val_acc:
-            return False
-        matches = min(goal, mark.count(model))
-        before = min(goal, history.best_matches)
-        better = (matches, val_acc) >= (before, history.best_val_acc)
-        if better:
-            history.best_matches = matches
-    if better:
-        history.best_val_acc = val_acc
-    return better
 
 
 @torch.no_grad()

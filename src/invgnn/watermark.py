@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from invgnn import files, null
-from invgnn.carriers import Carriers, Reference, Sampler
+from invgnn.carriers import Carriers, Reference, Sampler, distinct
 from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
@@ -29,6 +29,7 @@ from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
 
 Key = Literal["keyed", "plain"]
+LEVELS = ("graph", "node")
 FORMAT = 1
 ORDINARY = 64
 """How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
@@ -73,6 +74,16 @@ class Watermark:
     rejected: dict[str, int] = field(default_factory=dict)
     forward: Forward | None = None
 
+    def __post_init__(self) -> None:
+        """An unsound mark cannot be made: what is counted, read and compared is checked here."""
+        _check_context(self.context)
+        if len(self.carriers) != self.m:
+            raise ParameterError(f"{len(self.carriers)} carriers for m={self.m}", "draw the mark anew")
+        if not distinct(self.carriers, Sampler(**self.context["sampler"])):
+            raise ParameterError("some carriers are the same graph", "draw the mark anew")
+        if int(self.bits.sum()) * 2 != self.m:
+            raise ParameterError("the key is not balanced", "draw the mark anew")
+
     @classmethod
     def draw(
         cls,
@@ -107,11 +118,7 @@ class Watermark:
         reference = Reference.of(data)
         sampler = sampler or Sampler()
         gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)
-        _check(key, gap, statistic)
         names = [access] if isinstance(access, str) else list(access)
-        readings = [Reading(a, layer, feature, classes).record() for a in names]
-        if not readings:
-            raise ParameterError("no access is declared", "declare at least one, e.g. 'logits'")
         context = {
             "format": FORMAT,
             "m": m,
@@ -121,9 +128,11 @@ class Watermark:
             "sampler": sampler.record(),
             "level": reference.level,
             "reference": reference.digest,
-            "readings": readings,
+            "readings": [Reading(a, layer, feature, classes).record() for a in names],
             "statistic": statistic,
+            "ordinary": ORDINARY,
         }
+        _check_context(context)
         bound = _bind(context)
         scale = reference.scale(invariant)
 
@@ -183,8 +192,9 @@ class Watermark:
         """The balanced key, one bit per carrier."""
         if self.context["key"] == "plain":
             return plain_bits(self.perceived).astype(np.int64)
-        stream = self.secret.derive("bits", self.bound, self.carriers.digest())
-        return stream.balanced(self.m).astype(np.int64)
+        # Everything that is asked is bound: nobody may arrange inputs once he knows the bits.
+        asked = (self.carriers.digest(), self.ordinary.digest())
+        return self.secret.derive("bits", self.bound, *asked).balanced(self.m)
 
     @cached_property
     def targets(self) -> NDArray[np.float64]:
@@ -230,10 +240,6 @@ class Watermark:
         fixed = answers.reading.access in {"perception", "labels"}
         threshold = 0.5 if fixed else None
         return null.log_p(answers.carriers, self.bits, self.context["statistic"], threshold)
-
-    def count(self, model: nn.Module) -> int:
-        """Fewest bits read right in a model over the declared readings."""
-        return min(self.weigh(self.read(model, r.access)).t for r in self.readings)
 
     # -- embedding ----------------------------------------------------------------------------
 
@@ -328,14 +334,17 @@ class Watermark:
             batch = to_batch(Graphs.concat([carriers, self.ordinary]), like)
         if keep:
             held[place] = batch
-        return copy.copy(batch)  # some models write into the batch they are given
+        batch = copy.copy(batch)
+        batch.x = None if batch.x is None else batch.x.clone()  # some models write into what they are given
+        return batch
 
     # -- files --------------------------------------------------------------------------------
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what the mark is: its context and its carriers, not the secret."""
-        return hashlib.sha256(f"{self.bound}{self.carriers.digest()}".encode()).hexdigest()
+        """Digest of what the mark is: its context and all it asks about, not the secret."""
+        parts = (self.bound, self.carriers.digest(), self.ordinary.digest())
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
 
     def save(
         self,
@@ -352,7 +361,7 @@ class Watermark:
             "recipe": self.recipe.record(),
             "rejected": self.rejected,
             "scale": [self.scale.low, self.scale.high],
-            "carriers": self.carriers.digest(),
+            "digest": self.digest,
         }
         tensors = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
         tensors |= _pack("carriers", self.carriers) | _pack("ordinary", self.ordinary)
@@ -365,7 +374,7 @@ class Watermark:
         """The mark in a file; `forward` is how to call an unusual model."""
         held = files.read(path, "mark", passphrase=passphrase)
         try:
-            return cls(
+            mark = cls(
                 secret=Secret(held.tensors["secret"].tobytes()),
                 context=held.body["context"],
                 carriers=_unpack("carriers", held.tensors),
@@ -375,8 +384,11 @@ class Watermark:
                 rejected=held.body["rejected"],
                 forward=forward,
             )
-        except (KeyError, TypeError, InvgnnError) as error:
+            if mark.digest != held.body["digest"]:
+                raise ParameterError("its digest is not that of its content")
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, InvgnnError) as error:
             raise FileError(f"{path} holds no sound mark: {error}", "Use another copy of it.") from error
+        return mark
 
     def replace(self, **changes: Any) -> Watermark:
         """The same mark with another recipe or another way to call the model."""
@@ -425,14 +437,25 @@ def _bind(context: dict[str, Any]) -> str:
     return hashlib.sha256(b"invgnn/context/1" + files.canonical_json(context)).hexdigest()
 
 
-def _check(key: str, gap: float, statistic: str) -> None:
-    if key not in {"keyed", "plain"}:
-        raise ParameterError(f"unknown key {key!r}", "choose 'keyed' or 'plain'")
-    if not 0 <= gap <= 0.5:
-        raise ParameterError(f"gap={gap} is not in [0, 0.5]", "0.25 suits most tasks")
-    if statistic not in null.STATISTICS:
+_CONTEXT = {"format", "m", "key", "invariant", "gap", "sampler", "level", "reference"}
+_CONTEXT |= {"readings", "statistic", "ordinary"}
+
+
+def _check_context(context: dict[str, Any]) -> None:
+    if context.keys() != _CONTEXT or context["format"] != FORMAT:
+        raise ParameterError("this context is not one this version binds marks to", "draw the mark anew")
+    null.check_m(context["m"])
+    find_invariant(context["invariant"])
+    for name, allowed in (("key", ("keyed", "plain")), ("statistic", null.STATISTICS), ("level", LEVELS)):
+        if context[name] not in allowed:
+            raise ParameterError(f"unknown {name} {context[name]!r}", f"choose one of {', '.join(allowed)}")
+    if not 0 <= context["gap"] <= 0.5:
+        raise ParameterError(f"gap={context['gap']} is not in [0, 0.5]", "0.25 suits most tasks")
+    declared = [Reading(**record).access for record in context["readings"]]
+    if not declared or len(set(declared)) != len(declared):
         raise ParameterError(
-            f"unknown statistic {statistic!r}", f"choose one of {', '.join(null.STATISTICS)}"
+            f"readings are declared at {', '.join(declared) or 'no access level'}",
+            "declare each access level at most once, and at least one, e.g. 'logits'",
         )
 
 
