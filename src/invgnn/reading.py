@@ -51,6 +51,11 @@ class Reading:
         """Whether this reading needs to see inside the model."""
         return self.access in {"perception", "embedding"}
 
+    @property
+    def binary(self) -> bool:
+        """Whether answers are decoded at one half instead of at their own median."""
+        return self.access in {"perception", "labels"}
+
     def record(self) -> dict[str, Any]:
         """The reading as plain values, for context and report."""
         kept: dict[str, Any] = {"access": self.access}

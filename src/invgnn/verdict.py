@@ -62,12 +62,14 @@ class Verdict:
     reading: dict[str, Any]
     key: str
     queries: int
+    called: str
     controls: tuple[dict[str, Any], ...]
     digests: dict[str, str]
     version: str = __version__
     condition: str = CONDITION
     explanations: tuple[str, ...] = EXPLANATIONS
     answers: tuple[float, ...] | None = field(default=None, repr=False)
+    ordinary: tuple[float, ...] | None = field(default=None, repr=False)
     bits: tuple[int, ...] | None = field(default=None, repr=False)
 
     @property
@@ -79,26 +81,39 @@ class Verdict:
         """Plain values; raw answers and bits only if they were asked for."""
         record = asdict(self)
         if self.answers is None:
-            del record["answers"], record["bits"]
+            del record["answers"], record["ordinary"], record["bits"]
         return record
 
     def __str__(self) -> str:
-        p = f"10^{self.log10_p:.1f}" if self.log10_p < -4 else f"{self.p:.3g}"
+        law = "" if self.exact or self.null != "exact" else " (upper bound)"
+        needed = "" if self.null != "exact" else f"; {self.tau} needed by matches alone"
         lines = [
-            f"{self.status.upper()}: {self.evidence_bits:.1f} bits of evidence (p = {p}, "
-            f"alpha = {self.alpha:g})",
-            f"  matches    {self.t} of {self.m} bits ({self.wm_acc:.1%}); "
-            f"{self.tau} needed by matches alone",
-            f"  read at    {self.access}, statistic {self.statistic}, null {self.null}"
-            f"{'' if self.exact else ' (upper bound)'}, {self.queries} queries, {self.tried} tried",
+            f"{self.status.upper()}: {floor_bits(self.evidence_bits)} bits of evidence "
+            f"(p = {ceil_p(self.log10_p)}, alpha = {self.alpha:g})",
+            f"  matches    {self.t} of {self.m} bits ({self.wm_acc:.1%}){needed}",
+            f"  read at    {self.access}, statistic {self.statistic}, null {self.null}{law}, "
+            f"{self.queries} queries, {self.tried} tried",
         ]
         if self.controls:
-            best = max(c["evidence_bits"] for c in self.controls)
-            lines.append(f"  controls   {len(self.controls)}, at most {best:.1f} bits")
+            counts = ", ".join(str(control["t"]) for control in self.controls)
+            lines.append(f"  controls   {len(self.controls)} unmarked, matching {counts} bits")
         lines += [f"  because    {reason}" for reason in self.reasons]
         lines.append(f"  holds if   {self.condition}")
         lines += [f"  but        {text}" for text in self.explanations]
         return "\n".join(lines)
+
+
+def floor_bits(bits: float) -> str:
+    """Evidence bits, rounded down: 79.97 is not 80."""
+    return f"{math.floor(10 * bits + 1e-9) / 10:.1f}" if math.isfinite(bits) else "∞"
+
+
+def ceil_p(log10_p: float) -> str:
+    """A p-value from its log10, rounded up: never better than it is."""
+    if log10_p >= -4:
+        digit = 10.0 ** (math.floor(log10_p) - 2)  # three digits are shown
+        return f"{min(1.0, digit * math.ceil(10**log10_p / digit - 1e-6)):.3g}"
+    return f"10^{math.ceil(10 * log10_p - 1e-9) / 10:.1f}"
 
 
 def verify(
@@ -109,7 +124,7 @@ def verify(
     access: Access | None = None,
     architecture: nn.Module | None = None,
     forward: Forward | None = None,
-    controls: Sequence[Suspect] = (),
+    controls: Sequence[Suspect | str | Path] = (),
     tried: int = 1,
     with_answers: bool = False,
 ) -> Verdict:
@@ -117,7 +132,9 @@ def verify(
 
     suspect   a module, a weights file (with `architecture`, unless invgnn wrote it), or any function
               from a PyG batch to scores
-    access    one of the mark's declared readings; a function is read at the first it can answer
+    access    one of the mark's declared readings; by default the first that the suspect can answer.
+              Naming one of several counts as having tried them all
+    forward   how to call an unusual model; it must only call it, and the verdict says that it was used
     controls  unmarked models; if one of them verifies, the verdict is inconclusive. A `plain` mark
               needs them: its null is their match counts
     tried     how many suspects, readings and layers were looked at; it is paid for in evidence
@@ -125,23 +142,24 @@ def verify(
     null.check_alpha(alpha)
     if tried < 1:
         raise ParameterError(f"tried={tried}", "count every suspect and reading looked at")
-    if isinstance(suspect, str | Path):
-        suspect = load_model(suspect, architecture)
+    if access is not None:
+        tried = max(tried, len(mark.readings))
+    suspect = _opened(suspect, architecture)
     access = access or _first_possible(suspect, mark)
     answers = mark.read(suspect, access, forward)
     found = mark.weigh(answers)
-    tests = [mark.weigh(mark.read(c, access, forward)) for c in controls]
-    if mark.context["key"] == "plain":
-        law, log_p = "models", math.log(null.empirical_p(found.t, [c.t for c in tests]))
-    else:
-        law, log_p = "exact", found.log_p
+    others = [_opened(control, architecture) for control in controls]
+    tests = [mark.weigh(mark.read(other, access, forward)) for other in others]
+    law, log_p, tau = _law(mark, found, tests, alpha)
     status, reasons = _decide(answers, mark, log_p, alpha, tried, tests)
+    called, trust = _call(suspect, forward or mark.forward)
+    condition = (CONDITION if law == "exact" else MODELS_CONDITION) + trust
     return Verdict(
         status=status,
         reasons=tuple(reasons),
         t=found.t,
         m=mark.m,
-        tau=null.NULLS["exact"].tau(mark.m, alpha),
+        tau=tau,
         said_ones=found.ones,
         wm_acc=found.t / mark.m,
         alpha=alpha,
@@ -156,14 +174,16 @@ def verify(
         reading=answers.reading.record(),
         key=mark.context["key"],
         queries=answers.queries,
-        controls=tuple({"t": c.t, "evidence_bits": c.bits()} for c in tests),
+        called=called,
+        controls=tuple(_control(o, test, law) for o, test in zip(others, tests, strict=True)),
         digests={
             "mark": mark.digest,
             "reference": mark.context["reference"],
-            "suspect": digest_model(suspect) if isinstance(suspect, nn.Module) else "function",
+            "suspect": _digest(suspect),
         },
-        condition=CONDITION if law == "exact" else MODELS_CONDITION,
-        answers=tuple(answers.standard.tolist()) if with_answers else None,
+        condition=condition,
+        answers=tuple(answers.carriers.tolist()) if with_answers else None,
+        ordinary=tuple(answers.ordinary.tolist()) if with_answers else None,
         bits=tuple(mark.bits.tolist()) if with_answers else None,
     )
 
@@ -173,6 +193,41 @@ MODELS_CONDITION = (
     "mark are a public function of its carriers, so a model that perceives the invariant matches "
     "everybody's carriers: this is no evidence of whose mark it is."
 )
+
+
+def _opened(suspect: Suspect | str | Path, architecture: nn.Module | None) -> Suspect:
+    return load_model(suspect, architecture) if isinstance(suspect, str | Path) else suspect
+
+
+def _digest(suspect: Suspect) -> str:
+    return digest_model(suspect) if isinstance(suspect, nn.Module) else "function"
+
+
+def _control(suspect: Suspect, test: null.Evidence, law: str) -> dict[str, Any]:
+    evidence = {"evidence_bits": test.bits()} if law == "exact" else {}
+    return {"t": test.t, **evidence, "digest": _digest(suspect)}
+
+
+def _call(suspect: Suspect, forward: Forward | None) -> tuple[str, str]:
+    """How the suspect was called, and what has to be trusted because of it."""
+    if not isinstance(suspect, nn.Module):
+        return "as a function", " The function passes the graphs on to the suspect and knows no bits."
+    if forward is None:
+        return "by its own signature", ""
+    return (
+        "through a forward function given by the verifier",
+        " The forward function only calls the suspect and knows no bits: whoever checks this reads it.",
+    )
+
+
+def _law(
+    mark: Watermark, found: null.Evidence, tests: list[null.Evidence], alpha: float
+) -> tuple[str, float, int]:
+    """The null this mark allows, the log p under it, and the match count it asks for."""
+    if mark.context["key"] == "keyed":
+        return "exact", found.log_p, null.NULLS["exact"].tau(mark.m, alpha)
+    counts = [test.t for test in tests]
+    return "models", math.log(null.empirical_p(found.t, counts)), null.models(counts).tau(mark.m, alpha)
 
 
 def _first_possible(suspect: Suspect, mark: Watermark) -> Access:
@@ -194,20 +249,34 @@ def _decide(
     if np.ptp(answers.carriers) == 0:
         return "inconclusive", ["the suspect answers the same on every carrier: nothing to read"]
     limit = math.log(alpha) - math.log(tried)
+    if mark.context["key"] == "plain":
+        return _decide_plain(log_p, limit, len(tests))
     verified = sum(test.log_p <= math.log(alpha) for test in tests)
-    if mark.context["key"] == "keyed" and verified:
+    if verified:
         return "inconclusive", [f"{verified} of {len(tests)} unmarked controls verify as well"]
-    if mark.context["key"] == "plain" and 1 / (len(tests) + 1) > alpha:
-        return "inconclusive", [
-            f"a plain mark rests on unmarked models; with {len(tests)} of them no p-value is below "
-            f"{1 / (len(tests) + 1):.2g}"
-        ]
     if log_p > limit:
         return "not shown", ["the answers are what an unrelated model could give by chance"]
-    if null.evidence_bits(log_p, tried) >= GRINDING_BITS and mark.context["key"] == "keyed":
+    if null.evidence_bits(log_p, tried) >= GRINDING_BITS:
         return "owned", [f"at least {GRINDING_BITS} bits: beyond trying secrets until one fits"]
+    most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(2 * tried)
+    short = f"; m={mark.m} bits can give {floor_bits(most)} at most" if most < GRINDING_BITS else ""
     return "inconclusive", [
         "chance is ruled out at this level, but nothing here proves that the secret is older than "
         f"the suspect, and below {GRINDING_BITS} bits a secret could have been searched for: "
-        "publish a commitment to the secret before releasing a model"
+        f"publish a commitment to the secret before releasing a model{short}"
+    ]
+
+
+def _decide_plain(log_p: float, limit: float, controls: int) -> tuple[Status, list[str]]:
+    """A plain mark shows that the invariant is perceived, and never whose mark it is."""
+    if math.log(1 / (controls + 1)) > limit:
+        least = f"{1 / (controls + 1):.2g}"
+        return "inconclusive", [
+            f"a plain mark rests on unmarked models; with {controls} of them no p-value is below {least}"
+        ]
+    if log_p > limit:
+        return "not shown", ["unmarked models match as many bits"]
+    return "inconclusive", [
+        "the suspect matches more bits than unmarked models do, which any model that perceives the "
+        "invariant would; draw a keyed mark to show whose it is"
     ]

@@ -51,7 +51,7 @@ class Answers:
     @property
     def standard(self) -> NDArray[np.float64]:
         """Carrier answers in standard deviations of the suspect's own ordinary answers."""
-        if self.reading.access in {"perception", "labels"}:
+        if self.reading.binary:
             return self.carriers
         values = standardise(torch.from_numpy(self.carriers), torch.from_numpy(self.ordinary))
         return np.asarray(values.numpy(), dtype=np.float64)
@@ -236,10 +236,13 @@ class Watermark:
         return Answers(reading, said[: self.m], said[self.m :])
 
     def weigh(self, answers: Answers) -> null.Evidence:
-        """The evidence in a suspect's answers under the declared statistic."""
-        fixed = answers.reading.access in {"perception", "labels"}
-        threshold = 0.5 if fixed else None
-        return null.log_p(answers.carriers, self.bits, self.context["statistic"], threshold)
+        """The evidence in a suspect's answers under the declared statistic.
+
+        A plain key allows no exact law: then only the counts mean something, and the evidence is none.
+        """
+        threshold = 0.5 if answers.reading.binary else None
+        found = null.log_p(answers.carriers, self.bits, self.context["statistic"], threshold)
+        return found if self.context["key"] == "keyed" else replace(found, log_p=0.0, exact=False)
 
     # -- embedding ----------------------------------------------------------------------------
 

@@ -105,8 +105,8 @@ def demo(
     )
     shown = [{"model": n, "test_accuracy": a, **v.to_json()} for n, v, a in rows]
     for row in shown:
-        row.pop("answers", None)
-        row.pop("bits", None)
+        for private in ("answers", "ordinary", "bits"):
+            row.pop(private, None)
     record = {"task": task, "output": str(output), "files": list(FILES), "rows": shown}
     words = f"{_table(rows, task)}\n\nwrote {marked}, {saved} and {page}\ncheck again: {command}"
     return record, words, 0
@@ -121,15 +121,17 @@ def _check_folder(output: Path, overwrite: bool) -> None:
 
 
 def _table(rows: list[Any], task: str) -> str:
+    from invgnn.verdict import floor_bits
+
     first = rows[0][1]
     width = max(len(label) for label, _, _ in rows)
     lines = [
-        f"{task}, read at {first.access}, alpha {first.alpha:g}",
+        f"{task}, read at {first.access}, statistic {first.statistic}, null {first.null}, alpha {first.alpha:g}",
         "",
         f"{'model':<{width}}  accuracy  matches    evidence  verdict",
     ]
     for label, verdict, score in rows:
         matches = f"{verdict.t}/{verdict.m}"
-        bits = f"{verdict.evidence_bits:.1f} bits"
+        bits = f"{floor_bits(verdict.evidence_bits)} bits"
         lines.append(f"{label:<{width}}  {score:>8.3f}  {matches:>7}  {bits:>10}  {verdict.status}")
     return "\n".join([*lines, "", "evidence = -log2 p, exact for any model unrelated to the secret"])

@@ -16,7 +16,7 @@ from invgnn import files, null
 from invgnn.errors import ParameterError
 from invgnn.graphs import Bools, Floats, Ints
 from invgnn.report import figures
-from invgnn.verdict import GRINDING_BITS, Verdict
+from invgnn.verdict import GRINDING_BITS, Verdict, floor_bits
 from invgnn.watermark import Watermark
 
 Row: TypeAlias = tuple[str, Verdict, float | None]
@@ -119,7 +119,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"power": power, "level": level, "bits": whole_tenths, "percent": percent}
+    made.filters |= {"power": power, "level": level, "bits": floor_bits, "percent": percent}
     return made
 
 
@@ -129,6 +129,9 @@ def _read(verdict: Verdict) -> Read | None:
     answers, bits = np.array(verdict.answers), np.array(verdict.bits, dtype=np.int64)
     relative = verdict.access not in {"perception", "labels"}
     said = null.decode(answers, None if relative else 0.5)
+    if relative and verdict.ordinary:  # decoded as given, shown in the suspect's own units
+        usual = np.array(verdict.ordinary)
+        answers = (answers - usual.mean()) / (usual.std() or 1.0)
     threshold = float(np.median(answers)) if relative else 0.5
     return Read(answers, bits, said == (bits == 1), threshold, relative)
 
@@ -186,11 +189,6 @@ def level(alpha: float) -> str:
 def _scientific(mantissa: str, exponent: int) -> str:
     ten = "10" + str(exponent).translate(_SUPERSCRIPT)
     return ten if mantissa == "1" else f"{mantissa} × {ten}"
-
-
-def whole_tenths(bits: float) -> str:
-    """Evidence bits, rounded down: 79.97 is not 80."""
-    return f"{math.floor(10 * bits + 1e-9) / 10:.1f}" if math.isfinite(bits) else "∞"
 
 
 def percent(share: float) -> str:
