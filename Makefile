@@ -42,3 +42,7 @@ false-positives: venv  ## how often innocent models verify: real models, fresh s
 
 evidence: venv  ## evidence in marked and unmarked models, and the paper's scheme beside it (resumable)
 	$(BIN)/python benchmarks/evidence.py
+
+.PHONY: loop
+loop: venv  ## the library's training loop against a plain PyG loop
+	$(BIN)/python benchmarks/loop.py

@@ -78,7 +78,9 @@ def rings():
         ring = [(v, (v + 1) % size) for v in range(size)]
         chords = draws.below(np.full(2 * (size // 3), size)).reshape(-1, 2).tolist()
         x = np.eye(3, dtype=np.float32)[draws.below(np.full(size, 3))]
-        items.append(Data(x=torch.from_numpy(x), edge_index=torch.tensor(ring + chords).T, num_nodes=size))
+        pairs = ring + chords
+        both = torch.tensor(pairs + [(v, u) for u, v in pairs]).T
+        items.append(Data(x=torch.from_numpy(x), edge_index=both, num_nodes=size))
     return Graphs.from_data(items)
 
 
@@ -93,7 +95,7 @@ def draw(references):
 
     def drawn(level="graph", seed=0, **options):
         secret = Secret(bytes([seed % 256, seed // 256]) * 16)
-        return Watermark.draw(secret, references[level], **{"m": 16, **options})
+        return Watermark.draw(secret, references[level], **{"m": 16, "classes": 2, **options})
 
     return drawn
 

@@ -30,6 +30,7 @@ class Lcg:
 def item(graph, x=None):
     nodes = {node: place for place, node in enumerate(graph)}
     pairs = [(nodes[u], nodes[v]) for u, v in graph.edges]
+    pairs += [(v, u) for u, v in pairs]
     edge_index = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return SimpleNamespace(edge_index=edge_index, num_nodes=len(nodes), x=x)
 

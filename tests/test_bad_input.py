@@ -42,8 +42,14 @@ def refused(kind, act, message=None):
 
 def ring(size=9, width=4, value=1.0, edges=True, **more):
     pairs = [(v, (v + 1) % size) for v in range(size)] if edges else []
+    pairs += [(v, u) for u, v in pairs]
     edge_index = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
     return Data(x=torch.full((size, width), value), edge_index=edge_index, num_nodes=size, **more)
+
+
+def pieces(nodes):
+    pairs = torch.arange(nodes).view(2, -1)
+    return torch.cat([pairs, pairs.flip(0)], dim=1)
 
 
 GRAPHS = {
@@ -60,7 +66,7 @@ GRAPHS = {
     "batches": lambda: [Batch.from_data_list([ring(), ring()])] * 2,
     "all alike": lambda: [ring(), ring(), ring()],
     "a tiny graph": lambda: ring(5),
-    "a graph in pieces": lambda: Data(x=torch.ones(300, 1), edge_index=torch.arange(300).view(2, -1)),
+    "a graph in pieces": lambda: Data(x=torch.ones(300, 1), edge_index=pieces(300)),
     "empty graphs": lambda: [Data(x=torch.ones(0, 2), edge_index=torch.zeros(2, 0).long())] * 2,
 }
 
@@ -97,7 +103,7 @@ def failing(error):
 
 SUSPECTS = {
     "NaN": lambda b: scores(b, 2) * np.nan,
-    "one NaN": lambda b: scores(b, 2).index_fill(0, torch.tensor([3]), np.nan),
+    "half NaN": lambda b: scores(b, 2).index_fill(0, torch.arange(-(-b.num_graphs // 2)), np.nan),
     "infinite": lambda b: scores(b, 2) + np.inf,
     "too few rows": lambda b: scores(b, 2)[1:],
     "too many rows": lambda b: torch.zeros(b.num_nodes + 1, 2),
@@ -120,6 +126,7 @@ SUSPECTS = {
     "another width": GIN(7, 4, 2, 2),
     "no features wanted": lambda b: GIN(7, 4, 2, 2)(None, b.edge_index),
     "two outputs": type("Two", (GIN,), {"forward": lambda self, x, edge_index: (x, x)})(4, 4, 2, 2),
+    "two scores": lambda b: (scores(b), scores(b)),
 }
 
 
@@ -157,6 +164,9 @@ PARAMETERS = {
     "access": {"access": "weights"},
     "no access": {"access": ()},
     "feature": {"access": "logits", "feature": "entropy"},
+    "side of a layer": {"layer": "out:input"},
+    "labels of how many classes": {"access": ("embedding", "labels")},
+    "one class": {"access": "labels", "classes": 1},
 }
 
 

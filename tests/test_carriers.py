@@ -183,12 +183,12 @@ def test_golden_mark(rings):
 
 GOLDEN = {
     "rings": "e68822ac9115feb323b24251832015eddf5628a04a47dd0fd4cf728fc82a3831",
-    "bound": "7a6a13a01c49ed201ff57851b3f9b3f1fff696868f8f96e412dfe09e2e393aa7",
-    "carriers": "b5560ec018d26af7d5f9c0c2701b19de212e9e159ae97d0f7676647b8f331887",
-    "bits": "1000001101100111",
-    "ordinary": "52e6c958ca4dc319b82a14f19e527555f4f9e40c6145d254f0087aa76ac0a7ca",
-    "projection": [-1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0, 1.0],
-    "targets": [0.802000674, 0.197999326, 0.25, 0.0],
+    "bound": "a50cac0024542fc96e6895d9ff9d5a8e768ecad24791cff6e4b32fd01fd12dd5",
+    "carriers": "558a9fd21777b1dba760d84d6a2ba836322788b4091a6267b2dbfd9f12127e3e",
+    "bits": "1011000100101101",
+    "ordinary": "6e80143fb154a9abd8c4e8096260e3b57a9aca150d5b6d36b060b19886aba85f",
+    "projection": [-1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0],
+    "targets": [0.75, 0.0, 1.0, 0.75],
 }
 
 

@@ -35,6 +35,7 @@ VERDICT = {
         "m",
         "tau",
         "said_ones",
+        "called",
         "wm_acc",
         "alpha",
         "p",
@@ -196,7 +197,7 @@ def test_verify_owned(made):
 def test_verify_not_shown(made):
     folder, _ = made
     suspect = ("--mark", folder / "a.mark", "--model", folder / "other.model")
-    verdict = ask("verify", *suspect, "--answers", code=1, keys=VERDICT | {"answers", "bits"})
+    verdict = ask("verify", *suspect, "--answers", code=1, keys=VERDICT | {"answers", "ordinary", "bits"})
     assert verdict["status"] == "not shown"
     assert len(verdict["answers"]) == sum(verdict["bits"]) * 2 == 128
 

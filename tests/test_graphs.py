@@ -29,7 +29,8 @@ def test_from_data_reads_pyg():
     utils = pytest.importorskip("torch_geometric.utils")
     edge_index = torch.tensor([[3, 0, 1, 2, 2], [1, 1, 3, 0, 2]])
     x = torch.arange(8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    g = Graphs.from_data([pyg.Data(x=x, edge_index=edge_index)])
+    with pytest.warns(UserWarning, match="undirected"):
+        g = Graphs.from_data([pyg.Data(x=x, edge_index=edge_index)])
     loopless = utils.remove_self_loops(edge_index)[0]
     same(g.directed(), utils.to_undirected(loopless).numpy())
     assert g.x.dtype == np.float32
@@ -41,7 +42,31 @@ def test_from_data_reads_pyg():
             Graphs.from_data(wrong)
 
 
-PAIR = np.array([[0], [1]])
+def test_lost_directions_are_told_once():
+    both = [[0, 1, 1, 2, 2, 2], [1, 0, 2, 1, 2, 2]]  # self-loops, even twice, say nothing of directions
+    fine = SimpleNamespace(edge_index=both, num_nodes=3, x=None)
+    arrow = SimpleNamespace(edge_index=[[0, 1, 1], [1, 0, 2]], num_nodes=3, x=None)
+    Graphs.from_data([fine, fine])
+    with pytest.warns(UserWarning, match="carriers are undirected") as told:
+        mixed = Graphs.from_data([arrow, fine, arrow])
+    assert mixed.take([0]).digest() == Graphs.from_data([fine]).digest()
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_whole_features_stay_whole(dtype):
+    x = np.array([[3], [1], [4]], dtype=dtype)
+    g = Graphs.from_data([item(nx.path_graph(3), x), item(nx.path_graph(3), x + dtype(1))])
+    same(g.x, np.array([[3], [1], [4], [4], [2], [5]]))
+    same(g.take([1]).x, np.array([[4], [2], [5]]))
+    same(Graphs.concat([g.take([1]), g.take([0])]).x, np.array([[4], [2], [5], [3], [1], [4]]))
+    assert Graphs.concat([g.take([0]), g.take([1])]).digest() == g.digest()
+    others = Graphs(g.ptr, g.edges, g.x.astype(np.float32)), Graphs(g.ptr, g.edges, g.x + 2**40)
+    assert len({g.digest(), *(other.digest() for other in others)}) == 3
+    assert others[0].x.dtype == np.float32
+
+
+PAIR = np.array([[0, 1], [1, 0]])
 ONES = np.ones((2, 3))
 GOOD = SimpleNamespace(edge_index=PAIR, num_nodes=2, x=ONES)
 
@@ -58,7 +83,7 @@ GOOD = SimpleNamespace(edge_index=PAIR, num_nodes=2, x=ONES)
         ([GOOD, GOOD, SimpleNamespace(edge_index=PAIR + 1, num_nodes=2, x=ONES)], "graph 2"),
         ([SimpleNamespace(edge_index=PAIR - 1, num_nodes=2, x=ONES)], "graph 0 has an edge"),
         ([SimpleNamespace(edge_index=PAIR * 0.5, num_nodes=2, x=ONES)], "type float64"),
-        ([SimpleNamespace(edge_index=PAIR.T, num_nodes=2, x=ONES)], r"shape \(1, 2\)"),
+        ([SimpleNamespace(edge_index=PAIR[:1], num_nodes=2, x=ONES)], r"shape \(1, 2\)"),
         ([SimpleNamespace(edge_index=PAIR, num_nodes=3, x=ONES)], "3 nodes"),
         ([SimpleNamespace(edge_index=PAIR, num_nodes=2, x=ONES[0])], r"shape \(3,\)"),
         ([SimpleNamespace(num_nodes=2)], "no edge_index"),

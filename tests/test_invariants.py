@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import union
 from invgnn import invariants
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Graphs
 from invgnn.invariants import (
     INVARIANTS,
     Scale,
@@ -24,16 +22,6 @@ from invgnn.invariants import (
     spectral_radius,
     triangle_count,
 )
-
-
-def union(graphs):
-    items = []
-    for graph in graphs:
-        nodes = {node: place for place, node in enumerate(graph)}
-        pairs = [(nodes[u], nodes[v]) for u, v in graph.edges]
-        edge_index = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        items.append(SimpleNamespace(edge_index=edge_index, num_nodes=len(nodes), x=None))
-    return Graphs.from_data(items)
 
 
 def random_graphs():

@@ -43,7 +43,7 @@ def test_joint_loss_is_the_loss_of_its_own_pass(draw, tasks, level, loss, ratio)
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_the_task_rides_first_and_unchanged(draw, tasks, level):
     mark, task = draw(level), tasks[level]
-    batch = Batch.from_data_list(task.graphs[:7]) if level == "graph" else task.graphs[0]
+    batch = Batch.from_data_list(task.graphs[:16]) if level == "graph" else task.graphs[0]
     joined = mark.mix(batch).batch
     nodes, edges = batch.num_nodes, batch.edge_index.shape[1]
     assert joined.x[:nodes].equal(batch.x)
@@ -55,6 +55,19 @@ def test_the_task_rides_first_and_unchanged(draw, tasks, level):
     assert joined.batch.bincount().tolist() == joined.ptr.diff().tolist()
     carriers = to_batch(mark.carriers)
     assert joined.x[nodes : nodes + len(carriers.x)].equal(carriers.x)
+
+
+def test_few_task_graphs_do_not_tell_the_usual_answers(draw, motifs):
+    """Below 16 of them the mark's own ordinary inputs ride along and are what answers are measured by."""
+    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).double().eval()
+    for count in (1, 2, 15):
+        batch = Batch.from_data_list(motifs.graphs[:count])
+        batch.x = batch.x.double()
+        joint = mark.mix(batch)
+        torch.testing.assert_close(joint(model), model(batch.x, batch.edge_index, batch.batch))
+        assert joint.batch.num_graphs == count + mark.m + len(mark.ordinary)
+        torch.testing.assert_close(joint.loss(), mark.loss(model))
+    assert mark.mix(Batch.from_data_list(motifs.graphs[:16])).batch.num_graphs == 16 + mark.m
 
 
 def test_a_joint_pass_in_training_keeps_modes_and_hooks(draw, motifs):
@@ -78,6 +91,9 @@ def pair(**parts):
     [
         (pair(x=torch.ones(2, 4), edge_attr=torch.ones(2, 1)), "edge_attr"),
         (pair(x=torch.ones(2, 4), edge_weight=torch.ones(2)), "edge_weight"),
+        (pair(x=torch.ones(2, 4), pos=torch.ones(2, 3)), "pos"),
+        (pair(x=torch.ones(2, 4), edge_label_index=torch.zeros(2, 2).long()), "edge_label_index"),
+        (pair(x=torch.ones(2, 4).long()), "int64, the carriers of torch.float32"),
         (pair(x=torch.ones(2, 3)), "3 features"),
         (pair(), "no node features"),
     ],
@@ -86,6 +102,15 @@ def test_batches_that_cannot_be_mixed(draw, batch, message):
     with pytest.raises(DataError, match=message) as caught:
         draw().mix(batch)
     assert caught.value.advice
+
+
+def test_what_models_do_not_see_is_no_hindrance(draw, motifs):
+    first = Data(**motifs.graphs[0].to_dict())
+    first.train_mask, first.n_id = torch.ones(first.num_nodes).bool(), torch.arange(first.num_nodes)
+    first.e_id, first.name, first.weight = torch.arange(first.num_edges), "one", torch.tensor(0.5)
+    first.fingerprint = torch.ones(1, first.num_edges)  # of the graph, however wide
+    for batch in (Batch.from_data_list([first]), Batch.from_data_list([first] * 20)):
+        assert draw().mix(batch).batch.x[: first.num_nodes].equal(first.x)
 
 
 def test_the_loss_comes_after_the_pass(draw):

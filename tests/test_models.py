@@ -11,6 +11,7 @@ from torch_geometric.data import Batch
 from invgnn import files
 from invgnn.errors import FileError, ParameterError
 from invgnn.models import BACKBONES, SGC, build, load_model, save_model
+from invgnn.perception import attach_head
 from invgnn.query import digest_model
 from invgnn.tasks import new_model
 
@@ -72,8 +73,33 @@ def test_weights_from_other_files(motifs, tmp_path):
     save_model(tmp_path / "a.model", model)
     for name in ("a.pt", "a.safetensors", "a.model"):
         blank = new_model(motifs, "GIN", 0, hidden_channels=8)
-        assert load_model(tmp_path / name, blank) is blank
-        assert digest_model(blank) == digest_model(model)
+        before, back = digest_model(blank), load_model(tmp_path / name, blank)
+        assert digest_model(back) == digest_model(model)
+        assert digest_model(blank) == before  # the caller's own stays as it is
+        assert blank.training
+        assert not back.training
+
+
+@pytest.mark.parametrize("options", [{}, {"nu": None, "clip": 0.2}, {"nu": 2.0, "non_negative": True}])
+@torch.no_grad()
+def test_a_head_travels_with_its_model(either, tmp_path, options):
+    model = new_model(either, "GIN", 3, hidden_channels=8).eval()
+    head = attach_head(model, 8, **options)
+    save_model(tmp_path / "a.model", model)
+    back = load_model(tmp_path / "a.model")
+    assert back.perception.record() == head.record()
+    assert digest_model(back) == digest_model(model)
+    rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    assert back.perception(rows).equal(head(rows))
+    assert "perception" not in model.architecture
+
+
+@pytest.mark.parametrize("model", [nn.Linear(2, 2), type("Mine", (SGC,), {})(3, 8, 1, 2)])
+def test_what_cannot_be_rebuilt_is_not_saved(tmp_path, model):
+    with pytest.raises(ParameterError, match="cannot be rebuilt") as caught:
+        save_model(tmp_path / "a.model", model)
+    assert "safetensors" in caught.value.advice
+    assert not list(tmp_path.iterdir())
 
 
 def whole_model(path, model):
@@ -82,6 +108,19 @@ def whole_model(path, model):
 
 def garbage(path, model):
     path.write_bytes(b"not a model")
+
+
+def bare_tensors(path, model):
+    torch.save(list(model.state_dict().values()), path)
+
+
+def numbered(path, model):
+    torch.save(dict(enumerate(model.state_dict().values())), path)
+
+
+def odd_head(path, model):
+    plan = model.architecture | {"perception": {"width": 10**12, "nu": -1}}
+    files.write(path, "model", {"architecture": plan}, dict(model.state_dict()))
 
 
 def nothing(path, model):
@@ -107,7 +146,7 @@ def deep_architecture(path, model):
 
 
 MADE = [whole_model, garbage, nothing, no_architecture, odd_architecture]
-MADE += [vast_architecture, deep_architecture]
+MADE += [vast_architecture, deep_architecture, odd_head, bare_tensors, numbered]
 
 
 @pytest.mark.parametrize("suffix", ["pt", "model"])

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Batch
 from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
 
 from invgnn.errors import SuspectError
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
-from invgnn.query import digest_model, to_batch
+from invgnn.query import _without_gaps, digest_model, to_batch
+from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.verdict import verify
+from invgnn.watermark import Watermark
 
 ACCESSES = ("perception", "embedding", "logits", "labels")
 
@@ -229,7 +232,6 @@ ACTS = {
     "loss": lambda mark, model: mark.loss(model),
     "loss, shifted": lambda mark, model: mark.loss(model, at={"convs.0.nn.lins.0.weight": torch.ones(())}),
     "gradient": step_backward,
-    "count": lambda mark, model: mark.count(model),
     "digest": lambda mark, model: digest_model(model),
 }
 
@@ -338,6 +340,168 @@ def test_an_unknown_signature_asks_for_help(draw):
     with pytest.raises(SuspectError, match="adjacency, features") as caught:
         draw(access="logits").read(Odd())
     assert "forward=" in caught.value.advice
+
+
+# --- models that cannot be called as they are
+
+
+class Several(OneArgument):
+    """Returns scores amid other things."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+
+    def forward(self, x, edge_index, batch):
+        pooled = global_mean_pool(self.conv(x, edge_index).relu(), batch)
+        return self.form(self.head(pooled), pooled)
+
+
+PASSES = {
+    "read": lambda mark, model: mark.read(model),
+    "loss": lambda mark, model: mark.loss(model),
+    "mix": lambda mark, model: mark.mix(to_batch(mark.ordinary))(model),
+}
+
+
+@pytest.mark.parametrize("act", PASSES)
+@pytest.mark.parametrize("own", [True, False], ids=["forward=", "call"])
+@pytest.mark.parametrize(
+    ("form", "kind", "pick"),
+    [
+        (lambda scores, pooled: (scores, pooled), "tuple", "model(...)[0]"),
+        (lambda scores, pooled: {"logits": scores}, "dict", 'model(...)["logits"]'),
+        (lambda scores, pooled: None, "NoneType", "forward="),
+    ],
+)
+def test_several_things_are_no_scores(draw, act, own, form, kind, pick):
+    through = (lambda model, b: model(b.x, b.edge_index, b.batch)) if own else None
+    with pytest.raises(SuspectError, match=rf"forward\(\) returned a {kind}") as caught:
+        PASSES[act](draw(forward=through), Several(form))
+    assert pick in caught.value.advice
+    if kind == "tuple":
+        picked = draw(forward=lambda model, b: model(b.x, b.edge_index, b.batch)[0])
+        PASSES[act](picked, Several(form))
+
+
+@pytest.mark.parametrize("act", ["loss", "mix"])
+def test_an_error_of_the_model_keeps_its_traceback(draw, motifs, act):
+    mark = draw(layer="inner.head:in")
+    with pytest.raises(KeyError, match="no such luck") as caught:
+        PASSES[act](mark, Raising(fresh(motifs)))
+    assert any("forward=" in note for note in caught.value.__notes__)
+    assert caught.traceback[-1].name == "forward"
+
+
+@pytest.mark.parametrize("act", PASSES)
+@pytest.mark.parametrize("conv", [lambda: GCNConv(-1, 6), lambda: nn.LazyBatchNorm1d()])
+def test_lazy_layers_need_a_batch_first(draw, act, conv):
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.head = GCNConv(4, 6), conv(), nn.Linear(6, 2)
+
+        def forward(self, x, edge_index, batch):
+            x = self.conv(x, edge_index)
+            x = self.norm(x, edge_index) if isinstance(self.norm, GCNConv) else self.norm(x)
+            return self.head(global_mean_pool(x, batch))
+
+    mark, model = draw(), Lazy()
+    with pytest.raises(SuspectError, match="lazy") as caught:
+        PASSES[act](mark, model)
+    assert caught.value.advice == "run one batch through the model first"
+    batch = to_batch(mark.ordinary)
+    model(batch.x, batch.edge_index, batch.batch)
+    PASSES[act](mark, model)
+
+
+class Table(nn.Module):
+    """Looks whole features up, then convolves: `convs` of them."""
+
+    def __init__(self, convs=2):
+        super().__init__()
+        self.table = nn.Embedding(4, 6)
+        self.convs = nn.ModuleList(GCNConv(6, 6) for _ in range(convs))
+        self.out = GCNConv(6, 2)
+
+    def forward(self, x, edge_index, batch):
+        x = self.table(x.view(-1))
+        for conv in self.convs:
+            x = conv(x, edge_index).relu()
+        return global_mean_pool(self.out(x, edge_index), batch)
+
+
+@pytest.mark.parametrize("convs", [0, 2])
+def test_whole_features_are_looked_up(motifs, convs):
+    items = [copy.copy(g) for g in motifs.graphs[:40]]
+    for g in items:
+        g.x = g.x.argmax(1, keepdim=True)
+    mark = Watermark.draw(Secret(bytes(32)), items, m=8, access=("embedding", "logits"))
+    for dtype in (torch.float32, torch.float64):
+        model = Table(convs).to(dtype)
+        assert to_batch(mark.carriers, model.table.weight).x.dtype == torch.int64
+        for access in ("embedding", "logits"):
+            assert np.ptp(mark.read(model, access).carriers) > 0
+        batch = Batch.from_data_list(items[:20])
+        joint = mark.mix(batch)
+        assert joint(model).equal(model(joint.batch.x, joint.batch.edge_index, joint.batch.batch)[:20])
+        (joint.loss() + mark.loss(model)).backward()
+        assert model.table.weight.grad.abs().sum() > 0
+
+
+def test_a_table_alone_hides_nothing(draw):
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(5, 2)
+
+        def forward(self, x, edge_index, batch):
+            return global_mean_pool(self.table(x.argmax(1)), batch) + global_mean_pool(
+                self.table(x.argmin(1)), batch
+            )
+
+    for layer in ("auto", "table:in"):
+        with pytest.raises(SuspectError, match="no floating-point") as caught:
+            draw(layer=layer).read(Alone())
+        assert caught.value.advice
+
+
+# --- gaps
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("access", ["logits", "labels"])
+@pytest.mark.parametrize("level", ["graph", "node"])
+@torch.no_grad()
+def test_a_few_gaps_do_not_stop_a_reading(tasks, marks, level, access, bad):
+    """A thief who answers NaN here and there spoils those answers, and no others."""
+    model, mark = fresh(tasks[level]), marks[level]
+    lost = []
+
+    def dodging(batch):
+        scores = model(batch.x, batch.edge_index, batch.batch).softmax(-1)
+        rows = torch.arange(0, batch.num_graphs, 3)
+        scores[rows if level == "graph" else batch.ptr[rows]] = bad
+        lost.append((rows, batch.num_graphs))
+        return scores
+
+    clean, said = mark.read(model, access), mark.read(dodging, access)
+    order = mark.secret.derive("order", mark.bound).permutation(lost[0][1])
+    gaps = np.zeros(lost[0][1], dtype=bool)
+    gaps[order[lost[0][0].numpy()]] = True
+    before, after = (np.concatenate([one.carriers, one.ordinary]) for one in (clean, said))
+    np.testing.assert_allclose(after[~gaps], before[~gaps], rtol=1e-3, atol=1e-4)
+    assert np.isfinite(after).all()
+    assert set(after[gaps]) == {np.sort(after[~gaps])[((~gaps).sum() - 1) // 2]}
+
+
+def test_gaps_of_half_the_answers_are_no_answers():
+    answers = np.array([np.nan, np.inf, 1.0, 2.0, 5.0])
+    assert _without_gaps(answers).tolist() == [2.0, 2.0, 1.0, 2.0, 5.0]
+    for few in ([np.nan, 1.0], [np.nan], [np.inf, 1.0, np.nan]):
+        with pytest.raises(SuspectError, match="NaN or infinite") as caught:
+            _without_gaps(np.array(few))
+        assert caught.value.advice
 
 
 def test_many_graphs_are_asked_in_pieces(motifs, marks):

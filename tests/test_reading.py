@@ -16,9 +16,11 @@ from torch_geometric.nn import global_mean_pool
 from invgnn import files
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.graphs import Graphs
-from invgnn.reading import Observation, Reading, answer, label_answer, pool
+from invgnn.reading import Observation, Reading, answer, label_answer, log_scores, pool
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
+
+LABELS = Reading("labels", classes=3)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ scores = arrays(np.float64, (6, 3), elements=st.floats(-13, -5))  # below 0: no 
 def test_logits_log_probabilities_and_probabilities_read_alike(mark, rows, shift, feature):
     logits = torch.from_numpy(rows)
     forms = [logits, logits + shift, logits.log_softmax(-1), logits.softmax(-1), logits.softmax(-1).float()]
-    for reading in (Reading("logits", feature=feature), Reading("labels")):
+    for reading in (Reading("logits", feature=feature), LABELS):
         read = [answer(shown(form), reading, mark.direction) for form in forms]
         for other in read[1:]:
             torch.testing.assert_close(other.double(), read[0].double(), rtol=1e-4, atol=1e-4)
@@ -78,7 +80,7 @@ def test_a_single_logit_is_two_classes(mark, logit):
     forms = [two, logit, logit[:, None], two.softmax(-1), torch.sigmoid(logit)]
     if ((logit >= 0) & (logit <= 1)).all():  # such logits cannot be told from probabilities
         forms = [two, two.softmax(-1), torch.sigmoid(logit)]
-    for reading in (Reading("logits"), Reading("logits", feature="confidence"), Reading("labels")):
+    for reading in (Reading("logits"), Reading("logits", feature="confidence"), LABELS):
         read = [answer(shown(form), reading, mark.direction) for form in forms]
         for other in read[1:]:
             torch.testing.assert_close(other, read[0], rtol=1e-6, atol=1e-6)
@@ -97,7 +99,7 @@ def test_projection_confidence_and_odds_against_numpy(mark, rows):
     np.testing.assert_allclose(found, np.log(top / (1 - top)), atol=1e-6)
     half = mark.direction("labels", 3).numpy() > 0
     odds = np.log(p[:, half].sum(-1) / p[:, ~half].sum(-1))
-    np.testing.assert_allclose(answer(seen, Reading("labels"), mark.direction), odds, atol=1e-9)
+    np.testing.assert_allclose(answer(seen, LABELS, mark.direction), odds, atol=1e-9)
 
 
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=8), st.integers(0, 99))
@@ -115,12 +117,47 @@ def test_nodes_are_pooled_and_vote(mark, sizes, seed):
         assert said in {float(half[label]) for label in np.flatnonzero(votes == votes.max())}
 
 
+@pytest.mark.parametrize("classes", [2, 3, 50, 400])
+def test_probabilities_are_told_by_their_sum(classes):
+    """However many classes: a row of small logits is no distribution."""
+    rows = torch.rand(6, classes, generator=torch.Generator().manual_seed(0))
+    exact = rows / rows.sum(-1, keepdim=True)
+    assert log_scores(exact).equal(exact.clamp(min=1e-6).log())
+    small = 0.9 * exact
+    assert log_scores(small).equal(small)
+    near = exact * 1.01
+    if near.max() <= 1:
+        assert log_scores(near).equal(near.clamp(min=1e-6).log())
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_row_of_nan_changes_no_other(mark, bad):
+    rows = torch.rand(6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64).softmax(-1)
+    for clean in (rows, rows[:, 0]):
+        spoilt = clean.clone()
+        spoilt[2] = bad
+        for reading in (Reading("logits"), Reading("logits", feature="confidence"), LABELS):
+            whole, part = (answer(shown(form), reading, mark.direction) for form in (clean, spoilt))
+            assert [i for i in range(6) if whole[i] != part[i]] in ([2], [])
+
+
 def test_a_hidden_reading_needs_to_look_inside():
     with pytest.raises(SuspectError, match="hidden"):
         answer(shown(np.zeros((3, 2))), Reading(), lambda access, width: torch.ones(width))
 
 
-@pytest.mark.parametrize("options", [{"access": "weights"}, {"feature": "entropy"}])
+UNKNOWN = [
+    {"access": "weights"},
+    {"feature": "entropy"},
+    {"layer": "out:input"},
+    {"layer": "out:"},
+    {"layer": "auto:out"},
+    {"access": "labels"},
+    {"access": "labels", "classes": 1},
+]
+
+
+@pytest.mark.parametrize("options", UNKNOWN)
 def test_unknown_readings_are_refused(options):
     with pytest.raises(ParameterError) as caught:
         Reading(**options)
@@ -171,10 +208,20 @@ def test_nothing_but_the_verdict_depends_on_the_bits(draw, mark, motifs, monkeyp
     assert asked[0] == asked[1]
 
 
+def test_bits_are_bound_to_every_ordinary_input(mark):
+    usual = mark.ordinary
+    swapped = usual.take([1, 0, *range(2, len(usual))])
+    other = Graphs(usual.ptr, usual.edges, usual.x + np.eye(*usual.x.shape, dtype=np.float32))
+    for changed in (swapped, other, usual.take(np.arange(len(usual) - 1))):
+        twin = replace(mark, ordinary=changed)
+        assert twin.bits.tolist() != mark.bits.tolist()
+        assert twin.digest != mark.digest
+
+
 def test_bits_are_never_stored(mark, tmp_path):
     mark.save(tmp_path / "a.mark", insecure_no_passphrase=True)
     held = files.read(tmp_path / "a.mark", "mark")
     parts = {f"{name}.{part}" for name in ("carriers", "ordinary") for part in ("ptr", "edges", "x")}
     assert set(held.tensors) == {"secret", *parts}
-    assert set(held.body) == {"context", "recipe", "rejected", "scale", "carriers"}
+    assert set(held.body) == {"context", "recipe", "rejected", "scale", "digest"}
     assert "bits" not in held.body["context"]

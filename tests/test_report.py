@@ -23,9 +23,9 @@ from invgnn.errors import ExistingFileError, FileError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.report import figures, write_report
 from invgnn.report.layout import place
-from invgnn.report.page import level, power, render, whole_tenths
+from invgnn.report.page import level, power, render
 from invgnn.secret import Secret
-from invgnn.verdict import verify
+from invgnn.verdict import floor_bits, verify
 from invgnn.watermark import Watermark
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
@@ -201,7 +201,7 @@ def test_every_number_of_the_verdict_is_there(cases, pages, case):
         "Answered 1": f"on {verdict.said_ones} of {verdict.m} carriers",
         "p": power(verdict.log10_p),
         "Level α": level(verdict.alpha),
-        "Evidence": f"{whole_tenths(verdict.evidence_bits)} bits",
+        "Evidence": f"{floor_bits(verdict.evidence_bits)} bits",
         "Statistic": verdict.statistic,
         "Null": verdict.null,
         "Key": verdict.key,
@@ -284,7 +284,7 @@ def test_rows_are_a_table_and_bars_within_the_chart(owned, public):
     page = Page(text)
     cells = page.texts["td"]
     start = cells.index("✓ owned")
-    bits = whole_tenths(owned.evidence_bits)
+    bits = floor_bits(owned.evidence_bits)
     assert cells[start : start + 4] == ["✓ owned", "122 / 128", bits, "87.3 %"]
     assert cells[start + 4 : start + 8] == ["○ not shown", "122 / 128", "3.1", "not given"]
     widths = [float(w) for w in re.findall(r'<i style="width:([\d.]+)%', text)]
@@ -472,7 +472,7 @@ def test_level_is_as_given(alpha, text):
 
 @pytest.mark.parametrize(("bits", "text"), [(79.97, "79.9"), (80.0, "80.0"), (0.0, "0.0"), (math.inf, "∞")])
 def test_evidence_is_rounded_down(bits, text):
-    assert whole_tenths(bits) == text
+    assert floor_bits(bits) == text
 
 
 # --- a browser

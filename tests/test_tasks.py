@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -14,6 +15,7 @@ from scipy.stats import chi2_contingency
 from torch_geometric.utils import to_networkx
 
 from invgnn.errors import DataError, ParameterError
+from invgnn.graphs import Graphs
 from invgnn.tasks import NAMES, _motif_task, _scratch_root, load_task, new_model, parse_setting
 
 SMALL = 60
@@ -43,14 +45,15 @@ def test_motifs_are_balanced_and_only_the_motif_tells(task):
     assert sorted(torch.cat([whole.train, whole.val, whole.test]).tolist()) == list(range(1000))
     y = torch.cat([g.y for g in whole.graphs])
     assert y.bincount().tolist() == [500, 500]
-    # Colours, sizes: independent of the class. Triangles: a house has one, a cycle and a tree none.
+    # Colours and sizes are independent of the class; the last five nodes are its motif.
     colours = [sum(g.x.sum(0) for g in whole.graphs if g.y == label).tolist() for label in (0, 1)]
     sizes = [np.bincount([g.num_nodes for g in whole.graphs if g.y == label])[17:30] for label in (0, 1)]
     assert chi2_contingency(colours).pvalue > 1e-3
     assert chi2_contingency(sizes).pvalue > 1e-3
     for g in whole.graphs[:40]:
         graph = to_networkx(g, to_undirected=True)
-        assert sum(nx.triangles(graph).values()) == (0 if g.y else 3)
+        motif = graph.subgraph(range(g.num_nodes - 5, g.num_nodes))
+        assert nx.is_isomorphic(motif, nx.cycle_graph(5) if g.y else nx.house_graph())
         assert (g.x.sum(1) == 1).all()
 
 
@@ -106,6 +109,19 @@ def test_real_data_have_their_sizes(task, name):
     together = torch.cat(parts).tolist()
     assert len(set(together)) == len(together)
     assert (real.seed is None) == (real.split in {"full", "public"})
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_real_data_have_both_directions(task, name):
+    """Warnings are errors here: none of these data sets loses a direction as a reference."""
+    Graphs.from_data(task(name).graphs)
+
+
+def test_where_files_cannot_be_locked(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with _scratch_root("MUTAG") as root:
+        assert (Path(root) / "MUTAG").is_dir()
 
 
 def test_every_name_was_measured():

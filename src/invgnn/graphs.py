@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
+Features: TypeAlias = NDArray[np.float32] | Ints
 
 
 class Draws(Protocol):
@@ -31,12 +33,13 @@ class Graphs:
     """Simple undirected graphs in one union: node offsets, edges and (if any) node features.
 
     `ptr` holds the node offsets [G+1]; `edges` each undirected edge once as u < v in global node
-    numbers, sorted [E,2] (hence also by graph); `x` the features [N,F] as float32, or None.
+    numbers, sorted [E,2] (hence also by graph); `x` the features [N,F], whole numbers as int64 (a model
+    may look them up in a table) and others as float32, or None.
     """
 
     ptr: Ints
     edges: Ints
-    x: NDArray[np.float32] | None = None
+    x: Features | None = None
 
     def __post_init__(self) -> None:
         ptr = np.ascontiguousarray(self.ptr, dtype=np.int64)
@@ -46,13 +49,17 @@ class Graphs:
         object.__setattr__(self, "edges", edges)
         if self.x is not None:
             with np.errstate(over="ignore"):  # an overflow becomes inf, which is refused below
-                x = np.ascontiguousarray(self.x, dtype=np.float32)
+                whole = np.asarray(self.x).dtype.kind in "iu"
+                x = np.ascontiguousarray(self.x, dtype=np.int64 if whole else np.float32)
             _check_features(ptr, x)
             object.__setattr__(self, "x", x)
 
     @classmethod
     def from_data(cls, items: Iterable[Any]) -> Graphs:
-        """The graphs of a list of PyG `Data`: no self-loops, no directions, no duplicate edges."""
+        """The graphs of a list of PyG `Data`: no self-loops, no directions, no duplicate edges.
+
+        Warns if edges lose their direction; a self-loop says nothing that a model could not add itself.
+        """
         if hasattr(items, "edge_index"):
             raise DataError("one graph was given where a list of graphs is expected", _LIST)
         sizes, pairs, features = _read_items(items)
@@ -70,6 +77,9 @@ class Graphs:
         proper = u != v
         keys = np.sort(key_edges(u[proper], v[proper], int(ptr[-1])))
         keys = keys[np.diff(keys, prepend=-1) > 0]  # numpy's unique takes 40 times as long
+        arrows = np.sort(u[proper] * int(ptr[-1]) + v[proper])
+        if np.count_nonzero(np.diff(arrows, prepend=-1)) != 2 * len(keys):
+            warnings.warn(_DIRECTED, stacklevel=2)
         x = np.concatenate(features) if features else None
         return cls(ptr, unkey_edges(keys, int(ptr[-1])), x)
 
@@ -80,7 +90,7 @@ class Graphs:
             raise DataError("there are no graphs to join", "pass at least one Graphs object")
         _check_widths([None if part.x is None else part.x.shape[1] for part in parts], "part")
         shift = offsets_of(np.array([part.num_nodes for part in parts], dtype=np.int64))
-        x = [part.x for part in parts if part.x is not None]
+        x: list[NDArray[Any]] = [part.x for part in parts if part.x is not None]
         return cls(
             offsets_of(np.concatenate([part.sizes for part in parts])),
             np.concatenate([part.edges + by for part, by in zip(parts, shift, strict=False)]),
@@ -162,10 +172,16 @@ class Graphs:
         for numbers in (shape, self.ptr, self.edges):
             state.update(numbers.astype("<i8").tobytes())
         if self.x is not None:
-            state.update((self.x + np.float32(0)).astype("<f4").tobytes())  # -0.0 is 0.0
+            whole = self.x.dtype == np.int64
+            cells = self.x.astype("<i8") if whole else (self.x + np.float32(0)).astype("<f4")
+            state.update(cells.tobytes())  # -0.0 is 0.0; of one shape, whole numbers take more bytes
         return state.hexdigest()
 
 
+_DIRECTED = (
+    "some edges have one direction only; carriers are undirected simple graphs, so to a model that "
+    "heeds directions they are inputs of another kind: make the task's edges undirected if you can"
+)
 _LIST = "pass a list of Data: [data], list(dataset) or batch.to_data_list()"
 
 
@@ -239,7 +255,7 @@ def _check_structure(ptr: Ints, edges: Ints) -> None:
         raise DataError("edges must be sorted, each once", advice)
 
 
-def _check_features(ptr: Ints, x: NDArray[np.float32]) -> None:
+def _check_features(ptr: Ints, x: NDArray[Any]) -> None:
     if x.ndim != 2 or len(x) != ptr[-1]:
         raise DataError(f"features of shape {x.shape} for {ptr[-1]} nodes", "x is [num_nodes, features]")
     bad = ~np.isfinite(x).all(axis=1)

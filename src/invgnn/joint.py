@@ -18,17 +18,24 @@ if TYPE_CHECKING:
     from invgnn.watermark import Watermark
 
 
+ENOUGH = 16
+"""Fewer task graphs say too little about the spread of answers: the mark's own ordinary ones ride along."""
+_MIXED = {"x", "edge_index", "batch", "ptr"}
+_UNUSED = {"y", "n_id", "e_id"}  # labels, and numbers that PyG's loaders note for themselves
+
+
 class Joint:
     """A task batch with carriers in it, for one forward pass and one loss."""
 
     def __init__(self, mark: Watermark, task: Any, chosen: NDArray[np.int64] | None) -> None:
         self.mark, self.chosen = mark, chosen
-        for name in ("edge_attr", "edge_weight"):
-            if getattr(task, name, None) is not None:
-                raise DataError(
-                    f"the task batch has {name} and carriers have none to mix in",
-                    "use loss = task_loss + mark.loss(model) with a forward= that supplies it",
-                )
+        lost = _lost(task)
+        if lost:
+            raise DataError(
+                f"the task batch has {', '.join(lost)} and carriers have none to mix in",
+                "use loss = task_loss + mark.loss(model) with a forward= that supplies it, or delete it "
+                "from the batch if the model does not use it",
+            )
         if task.x is None:
             raise DataError(
                 "the task batch has no node features to mix carriers into",
@@ -36,11 +43,11 @@ class Joint:
             )
         self.carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
         extra = mark.batch_like(self.carriers, task.x, keep=chosen is None)
-        self.level = mark.context["level"]
-        if self.level == "graph":  # the task graphs themselves are the ordinary inputs
+        self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
+        self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
+        if self.alone:  # the task graphs themselves are the ordinary inputs
             nodes, edges = self.carriers.num_nodes, 2 * len(self.carriers.edges)
             extra = _part(extra, len(self.carriers), nodes, edges)
-        self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.batch = _joined(task, extra, self.tasks)
         self.seen: tuple[Observation, nn.Module] | None = None
 
@@ -56,13 +63,25 @@ class Joint:
         if self.seen is None:
             raise SuspectError("no forward pass was made", "call this joint batch on the model")
         first, last = self.tasks, self.tasks + len(self.carriers)
-        usual = slice(last, None) if self.level == "node" else slice(first)
+        usual = slice(first) if self.alone else slice(last, None)
         return self.mark.observed_loss(*self.seen, slice(first, last), usual, self.chosen)
 
 
 def num_graphs(batch: Any) -> int:
     """How many graphs a PyG batch holds; a single `Data` is one."""
     return int(batch.num_graphs) if getattr(batch, "ptr", None) is not None else 1
+
+
+def _lost(task: Any) -> list[str]:
+    """Names of what a batch holds for every node or edge and a joint batch would not."""
+    sizes = {int(task.num_nodes), int(task.num_edges)} - {num_graphs(task)}
+    return [
+        name
+        for name, value in task.to_dict().items()
+        if name not in _MIXED | _UNUSED and not name.endswith("_mask")
+        if isinstance(value, Tensor) and value.dim()
+        if value.shape[-1 if "index" in name else 0] in sizes
+    ]
 
 
 def _part(batch: Any, graphs: int, nodes: int, edges: int) -> Any:
@@ -85,6 +104,11 @@ def _joined(task: Any, extra: Any, tasks: int) -> Any:
         raise DataError(
             f"the batch has {task.x.shape[1]} features, the carriers {extra.x.shape[1]}",
             "draw the mark from the data the model is trained on",
+        )
+    if task.x.is_floating_point() != extra.x.is_floating_point():
+        raise DataError(
+            f"the batch has features of type {task.x.dtype}, the carriers of {extra.x.dtype}",
+            "draw the mark from features as the model gets them: whole numbers or floats in both",
         )
     return Batch(
         x=torch.cat([task.x, extra.x]),

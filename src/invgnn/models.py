@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +22,7 @@ from torch_geometric.nn import (
 
 from invgnn import files
 from invgnn.errors import FileError, ParameterError
+from invgnn.perception import PerceptionHead, attach_head
 
 Level = Literal["graph", "node"]
 
@@ -138,34 +141,47 @@ BACKBONES: dict[str, type[Backbone]] = {model.__name__: model for model in (GCN,
 def build(architecture: dict[str, Any]) -> Backbone:
     """A model with fresh weights from the record that a model file carries."""
     kwargs = dict(architecture)
-    name = kwargs.pop("name", None)
+    name, head = kwargs.pop("name", None), kwargs.pop("perception", None)
     if name not in BACKBONES:
         raise ParameterError(f"unknown backbone {name!r}", f"choose one of {', '.join(sorted(BACKBONES))}")
-    return BACKBONES[name](**kwargs)
+    model = BACKBONES[name](**kwargs)
+    if head is not None:
+        attach_head(model, **head)
+    return model
 
 
 def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **about: Any) -> None:
     """Write weights and architecture to one file; `about` is kept beside them."""
-    body = {"architecture": model.architecture, "about": about}
+    if type(model) not in BACKBONES.values():
+        raise ParameterError(
+            f"a {type(model).__name__} cannot be rebuilt from a file: it is none of {', '.join(BACKBONES)}",
+            "keep its weights with safetensors.torch.save_file(model.state_dict(), path) and read them "
+            "back with load_model(path, architecture=...)",
+        )
+    plan, head = dict(model.architecture), getattr(model, "perception", None)
+    if isinstance(head, PerceptionHead):
+        plan["perception"] = head.record()
+    body = {"architecture": plan, "about": about}
     files.write(path, "model", body, dict(model.state_dict()), overwrite=overwrite)
 
 
 def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Module:
-    """The model in a file written by `save_model`, or your own `architecture` with its weights.
+    """The model in a file written by `save_model`, or a copy of your `architecture` with its weights.
 
     Plain safetensors and PyTorch state dicts are read too when `architecture` is given; nothing is
     ever unpickled into live objects.
     """
     if architecture is None:
         return _rebuild(path).eval()
+    model, weights = copy.deepcopy(architecture), _weights(Path(path))
     try:
-        architecture.load_state_dict(_weights(Path(path)))
+        model.load_state_dict(weights)
     except RuntimeError as error:
         raise FileError(
             f"the weights in {path} do not fit this architecture: {error}",
             "build the architecture with the widths and layers of the saved model",
         ) from error
-    return architecture.eval()
+    return model.eval()
 
 
 def _rebuild(path: str | Path) -> Backbone:
@@ -193,5 +209,7 @@ def _weights(path: Path) -> dict[str, Any]:
                 f"{path} is not a plain PyTorch state dict: {error}",
                 "save model.state_dict(), or use safetensors",
             ) from error
+        if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
+            raise FileError(f"{path} holds no state dict", "save model.state_dict(), or use safetensors")
         return dict(state)
     return files.read_tensors(path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +38,11 @@ class PerceptionHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1))
         self.reset_parameters()
 
+    def record(self) -> dict[str, Any]:
+        """What `attach_head` needs to make such a head again."""
+        width = self.weight.shape[1]
+        return {"width": width, "nu": self.nu, "non_negative": self.non_negative, "clip": self.clip}
+
     def reset_parameters(self) -> None:
         """Fresh weights in place."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
@@ -52,9 +60,8 @@ class PerceptionHead(nn.Module):
     def project(self) -> None:
         """Put the weights back into the allowed set; call after every optimiser step."""
         if self.non_negative:
-            self.weight.copy_(
-                self.weight.abs() if not (self.weight > 0).any() else self.weight.clamp(min=0)
-            )
+            some = (self.weight > 0).any()
+            self.weight.copy_(torch.where(some, self.weight.clamp(min=0), self.weight.abs()))
         if self.clip is not None:
             self.weight.clamp_(-self.clip, self.clip)
 
@@ -79,7 +86,7 @@ def attach_head(
     return head
 
 
-def gradient_penalty(perceived: Tensor, parameters: list[Tensor]) -> Tensor:
+def gradient_penalty(perceived: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """Squared norm of the gradient of the mean perception with respect to the parameters.
 
     Add a small multiple to the loss to keep the parameter-Lipschitz constant of the head small.

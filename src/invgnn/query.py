@@ -13,20 +13,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.data import Batch
 from torch_geometric.nn import MessagePassing
 
 from invgnn.errors import InvgnnError, SuspectError
 from invgnn.graphs import Graphs
 from invgnn.randomness import kept
-from invgnn.reading import Direction, Observation, Reading, answer, label_answer
+from invgnn.reading import Direction, Observation, Reading, answer, label_answer, pool
 
 Forward = Callable[[nn.Module, Any], Tensor]
 Suspect = nn.Module | Callable[[Any], Any]
 
 
 def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
-    """The graphs as one PyG batch, on the device and with features of the precision of `like`."""
+    """The graphs as one PyG batch, on the device and with features of the precision of `like`.
+
+    Whole numbers stay whole: they may be places in a table.
+    """
     batch = Batch(
         x=None if graphs.x is None else torch.from_numpy(graphs.x),
         edge_index=torch.from_numpy(graphs.directed()),
@@ -36,13 +40,23 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
     batch.num_nodes = graphs.num_nodes
     if like is not None:
         batch = batch.to(like.device)
-        batch.x = None if batch.x is None else batch.x.to(like.dtype)
+        if batch.x is not None and batch.x.is_floating_point() and like.is_floating_point():
+            batch.x = batch.x.to(like.dtype)
     return batch
 
 
 def weight_of(model: nn.Module) -> Tensor | None:
     """A weight that shows on which device and in which precision a model computes."""
+    _require_weights(model)
     return next((p for p in model.parameters() if p.is_floating_point()), None)
+
+
+def _require_weights(model: nn.Module) -> None:
+    if any(is_lazy(value) for value in (*model.parameters(), *model.buffers())):
+        raise SuspectError(
+            "the model has lazy layers that do not know their width yet",
+            "run one batch through the model first",
+        )
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -65,7 +79,7 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     ]
     if "edge_index" not in parameters:
         if len(required) == 1 or len(parameters) == 1:
-            return torch.as_tensor(model(batch))
+            return one_tensor(model(batch))
         raise SuspectError(f"cannot tell how to call forward({', '.join(parameters)})", _FORWARD)
     given = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
     first = required[0].name if required else "x"
@@ -73,24 +87,36 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     missing = [p.name for p in required if p.name not in given]
     if missing:
         raise SuspectError(f"forward() needs {', '.join(missing)}, which carriers lack", _FORWARD)
-    return torch.as_tensor(model(**{k: v for k, v in given.items() if k in parameters}))
+    return one_tensor(model(**{k: v for k, v in given.items() if k in parameters}))
 
 
 _FORWARD = "pass forward=lambda model, batch: ... that calls the model on a PyG batch"
+_TASK = "carriers have the features of the task they were drawn from; "
+
+
+def one_tensor(scores: Any) -> Tensor:
+    """A forward's result as it is, if it is one array of scores and not several things."""
+    if isinstance(scores, Tensor | np.ndarray):
+        return torch.as_tensor(scores)
+    pick = '["logits"]' if isinstance(scores, dict) else "[0]"
+    raise SuspectError(
+        f"forward() returned a {type(scores).__name__}, not one tensor of scores",
+        f"pass forward=lambda model, batch: model(...){pick}, or whichever part holds the scores",
+    )
 
 
 @contextmanager
 def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
     """Look at one layer during forward passes; the hooks are gone afterwards, come what may."""
-    seen: list[tuple[nn.Module, Tensor]] = []
+    seen: list[Tensor | None] = []
     name, _, side = layer.partition(":")
     core = unwrap(model)
 
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-        seen.append((module, _first_tensor([*args, *kwargs.values()])))
+        seen.append(_first_tensor([*args, *kwargs.values()]))
 
     def after(module: nn.Module, args: Any, output: Any) -> None:
-        seen.append((module, _first_tensor(output if isinstance(output, tuple) else [output])))
+        seen.append(_first_tensor(output if isinstance(output, tuple) else [output]))
 
     handles = []
     try:
@@ -105,7 +131,7 @@ def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
             handle.remove()
 
 
-def _last(seen: list[tuple[nn.Module, Tensor]], layer: str) -> Tensor:
+def _last(seen: list[Tensor | None], layer: str) -> Tensor:
     if not seen:
         raise SuspectError(f"the layer {layer!r} was never called", "name a layer the model uses")
     if layer == "auto" and len(seen) == 1:
@@ -113,14 +139,14 @@ def _last(seen: list[tuple[nn.Module, Tensor]], layer: str) -> Tensor:
             "this model has a single layer with weights, so it has no hidden representation",
             "read it at access='logits', or name a layer",
         )
-    return seen[-1][1]
+    told = [value for value in seen if value is not None]  # tables are asked with whole numbers
+    if not told:
+        raise SuspectError("the watched layer carries no floating-point tensor", "name another layer")
+    return told[-1]
 
 
-def _first_tensor(values: Any) -> Tensor:
-    for value in values:
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return value
-    raise SuspectError("the watched layer carries no floating-point tensor", "name another layer")
+def _first_tensor(values: Any) -> Tensor | None:
+    return next((v for v in values if isinstance(v, Tensor) and v.is_floating_point()), None)
 
 
 def _weighted(core: nn.Module) -> list[nn.Module]:
@@ -169,13 +195,23 @@ def observe(
     model: nn.Module, batch: Any, layer: str | None = None, forward: Forward | None = None
 ) -> Observation:
     """One forward pass in the model's present mode, with gradients, looking at `layer` if named."""
-    run = forward or call
+    _require_weights(model)
     with uncached(model):
         if layer is None:
-            return Observation(run(model, batch), None, batch)
+            return Observation(_run(model, batch, forward), None, batch)
         with watching(model, layer) as hidden:
-            scores = run(model, batch)
+            scores = _run(model, batch, forward)
             return Observation(scores, hidden(), batch)
+
+
+def _run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
+    try:
+        return one_tensor((forward or call)(model, batch))
+    except InvgnnError:
+        raise
+    except Exception as error:  # the user's own, with its traceback; only the advice is ours
+        error.add_note(f"invgnn ran this model on carriers: {_TASK}{_FORWARD}")
+        raise
 
 
 @contextmanager
@@ -214,12 +250,22 @@ def ask(
         part = graphs.take(np.arange(start, min(start + chunk, len(graphs))))
         like = weight_of(suspect) if isinstance(suspect, nn.Module) else None
         parts.append(_ask(suspect, to_batch(part, like), reading, direction, forward))
-    answers = np.concatenate(parts)
-    if not np.isfinite(answers).all():
+    return _without_gaps(np.concatenate(parts))
+
+
+def _without_gaps(answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """NaN and infinite answers as the median of the others, so that a few cannot stop a verification.
+
+    Guarantee: the choice looks at the answers alone, never at the bits, so the null stays exact.
+    """
+    gaps = ~np.isfinite(answers)
+    if 2 * gaps.sum() >= len(answers):
         raise SuspectError(
-            f"{int((~np.isfinite(answers)).sum())} of {len(answers)} answers are NaN or infinite",
+            f"{int(gaps.sum())} of {len(answers)} answers are NaN or infinite",
             "a suspect must give finite scores; nothing can be read from these",
         )
+    if gaps.any():  # the lower median, itself an answer: labels stay labels
+        answers[gaps] = np.quantile(answers[~gaps], 0.5, method="lower")
     return answers
 
 
@@ -245,11 +291,12 @@ def _ask(
 def _read(seen: Observation, reading: Reading, direction: Direction, model: Any) -> Tensor:
     if not reading.hidden:
         seen = replace(seen, scores=_tensor(seen.scores, reading))
-    if not torch.isfinite(seen.scores).all():
-        raise SuspectError("the suspect returned NaN or infinite scores", "check its weights")
-    if reading.access == "labels":
-        return label_answer(seen, direction)
-    return answer(seen, reading, direction, model)
+    labels = reading.access == "labels"
+    said = label_answer(seen, direction) if labels else answer(seen, reading, direction, model)
+    if reading.hidden:
+        return said
+    void = ~torch.isfinite(seen.scores).reshape(len(seen.scores), -1).all(-1)
+    return said.masked_fill(pool(void.to(said), seen.batch).view(-1) > 0, torch.nan)
 
 
 def _tried(run: Callable[[], Any]) -> Any:
@@ -260,19 +307,22 @@ def _tried(run: Callable[[], Any]) -> Any:
     except Exception as error:  # whatever a stranger's model or endpoint raises
         raise SuspectError(
             f"the suspect failed on the carriers: {error}",
-            "carriers have the features of the task they were drawn from; " + _FORWARD,
+            _TASK + _FORWARD,
         ) from error
 
 
 def _tensor(value: Any, reading: Reading) -> Tensor:
     """A suspect's scores as floats; bare label numbers as one-hot rows."""
+    if isinstance(value, tuple | dict):
+        kind, pick = type(value).__name__, '["scores"]' if isinstance(value, dict) else "[0]"
+        raise SuspectError(f"the suspect returned a {kind}", f"return the scores alone: result{pick}")
     try:
         tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
     except (TypeError, ValueError) as error:
         raise SuspectError(f"the suspect returned no array: {error}", "return scores") from error
     if tensor.is_floating_point():
         return tensor
-    if reading.access != "labels" or tensor.dim() != 1 or not reading.classes:
+    if reading.access != "labels" or reading.classes is None or tensor.dim() != 1:
         raise SuspectError(
             "the suspect returned whole numbers, not scores",
             "read labels with Reading(access='labels', classes=...), declared when the mark is drawn",

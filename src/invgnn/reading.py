@@ -18,6 +18,7 @@ Direction = Callable[[str, int], Tensor]
 
 PROBABILITY_FLOOR = 1e-6
 ROUNDING = 0.02
+MOST_ROUNDING = 0.05
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Reading:
     layer    for `embedding` and `perception`: a module's name (its output), `"name:in"` (its input),
              or `"auto"`: the input of the last layer with weights that the model calls
     feature  for `logits`: the secret's `projection` of the scores, or the top class's `confidence`
-    classes  for `labels`: how many there are, needed if the suspect returns bare label numbers
+    classes  for `labels`: how many there are, since a suspect may return bare label numbers
     """
 
     access: Access = "embedding"
@@ -44,6 +45,15 @@ class Reading:
         if self.feature not in get_args(Feature):
             raise ParameterError(
                 f"unknown feature {self.feature!r}", f"choose one of {', '.join(get_args(Feature))}"
+            )
+        if ":" in self.layer and self.layer.partition(":")[2] != "in":
+            raise ParameterError(
+                f"unknown side of the layer {self.layer!r}", "write 'name' (its output) or 'name:in'"
+            )
+        if self.access == "labels" and (self.classes is None or self.classes < 2):
+            raise ParameterError(
+                f"labels of {self.classes or 'how many'} classes cannot be read",
+                "pass classes=, the number of classes of the task",
             )
 
     @property
@@ -63,7 +73,7 @@ class Reading:
             kept["layer"] = self.layer
         if self.access == "logits":
             kept["feature"] = self.feature
-        if self.access == "labels" and self.classes:
+        if self.access == "labels":
             kept["classes"] = self.classes
         return kept
 
@@ -102,16 +112,23 @@ def log_scores(scores: Tensor) -> Tensor:
     """
     if scores.dim() == 1 or scores.shape[-1] == 1:
         scores = _two_columns(scores.reshape(-1))
-    rows = scores.detach()
+    rows = _finite(scores)
+    rounding = min(ROUNDING * rows.shape[-1], MOST_ROUNDING)
     probable = bool(((rows >= 0) & (rows <= 1)).all()) and bool(
-        ((rows.sum(-1) - 1).abs() <= ROUNDING * rows.shape[-1]).all()
+        ((rows.sum(-1) - 1).abs() <= rounding).all()
     )
     return scores.clamp(min=PROBABILITY_FLOOR).log() if probable else scores
 
 
+def _finite(scores: Tensor) -> Tensor:
+    """The rows of scores that say something, without gradient: one NaN must not change how others read."""
+    rows = scores.detach()
+    return rows[torch.isfinite(rows).reshape(len(rows), -1).all(-1)]
+
+
 def _two_columns(score: Tensor) -> Tensor:
     """A single score per row (a logit, or a probability in [0, 1]) as scores of two classes."""
-    values = score.detach()
+    values = _finite(score)
     if bool(((values >= 0) & (values <= 1)).all()):
         return torch.stack([1 - score, score], dim=-1)
     return torch.stack([-score / 2, score / 2], dim=-1)

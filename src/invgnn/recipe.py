@@ -26,6 +26,7 @@ class Recipe:
               None: all of them in every step
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
+    penalty   weight of the squared gradient of the paper's head with respect to all parameters
     """
 
     loss: Loss = "logistic"
@@ -35,14 +36,17 @@ class Recipe:
     ratio: float | None = None
     noise: float = 0.0
     simulate: int = 0
+    penalty: float = 0.0
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
             raise ParameterError(
                 f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
             )
-        if not (self.beta >= 0 and self.noise >= 0 and self.simulate >= 0):
-            raise ParameterError("beta, noise and simulate are not negative", "the default beta is 1")
+        if not all(value >= 0 for value in (self.beta, self.noise, self.simulate, self.penalty)):
+            raise ParameterError(
+                "beta, noise, simulate and penalty are not negative", "the default beta is 1"
+            )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
         if self.joint and (self.noise or self.simulate):

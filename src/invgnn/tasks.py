@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import hashlib
 import os
 import warnings
@@ -122,7 +122,10 @@ class _scratch_root:
         folder = self.root / self.name
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = (folder / ".lock").open("w")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)  # two processes must not process the same data
+        with contextlib.suppress(ImportError):  # Windows has no fcntl: load once there, then in parallel
+            import fcntl
+
+            fcntl.flock(self.lock, fcntl.LOCK_EX)  # two processes must not process the same data
         if self.raw is not None and self.raw.is_dir() and not (folder / "raw").exists():
             (folder / "raw").symlink_to(self.raw)
         return str(self.root)

@@ -77,10 +77,10 @@ class Verdict:
         """0 owned, 1 not shown, 3 inconclusive."""
         return EXIT_CODES[self.status]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; raw answers and bits only if they were asked for."""
+    def to_json(self, *, private: bool = True) -> dict[str, Any]:
+        """Plain values; raw answers and bits only if they were asked for, and never unless `private`."""
         record = asdict(self)
-        if self.answers is None:
+        if self.answers is None or not private:
             del record["answers"], record["ordinary"], record["bits"]
         return record
 

@@ -21,6 +21,7 @@ from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, num_graphs
+from invgnn.perception import gradient_penalty
 from invgnn.query import Forward, Suspect, ask, observe, to_batch, unwrap, weight_of
 from invgnn.randomness import kept
 from invgnn.reading import Access, Observation, Reading, answer, natural_spread
@@ -111,6 +112,7 @@ class Watermark:
         access     where a suspect may be read, all declared now; the mark is embedded at each
         key        `keyed`: bits from the secret (default); `plain`: bits from the invariant, as in
                    the paper, whose verdicts need the `models` null
+        classes    how many classes there are; needed for `labels`
         gap        smallest distance of a target from one half (default 0.25 keyed, 0 plain)
         forward    how to call an unusual model on a PyG batch; not stored in files
         """
@@ -307,6 +309,9 @@ class Watermark:
             said = answer(seen, reading, self.direction, model)
             natural = natural_spread(seen, reading, ordinary)
             losses.append(self._reading_loss(reading, said[carriers], said[ordinary], natural, chosen))
+            if self.recipe.penalty and reading.access == "perception":
+                weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+                losses[-1] = losses[-1] + self.recipe.penalty * gradient_penalty(said[carriers], weights)
         return self.recipe.beta * torch.stack(losses).mean()
 
     def _reading_loss(

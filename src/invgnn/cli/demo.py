@@ -103,10 +103,7 @@ def demo(
         command=command,
         overwrite=overwrite,
     )
-    shown = [{"model": n, "test_accuracy": a, **v.to_json()} for n, v, a in rows]
-    for row in shown:
-        for private in ("answers", "ordinary", "bits"):
-            row.pop(private, None)
+    shown = [{"model": n, "test_accuracy": a, **v.to_json(private=False)} for n, v, a in rows]
     record = {"task": task, "output": str(output), "files": list(FILES), "rows": shown}
     words = f"{_table(rows, task)}\n\nwrote {marked}, {saved} and {page}\ncheck again: {command}"
     return record, words, 0
@@ -126,7 +123,7 @@ def _table(rows: list[Any], task: str) -> str:
     first = rows[0][1]
     width = max(len(label) for label, _, _ in rows)
     lines = [
-        f"{task}, read at {first.access}, statistic {first.statistic}, null {first.null}, alpha {first.alpha:g}",
+        f"{task}: read at {first.access}, {first.statistic}, null {first.null}, alpha {first.alpha:g}",
         "",
         f"{'model':<{width}}  accuracy  matches    evidence  verdict",
     ]

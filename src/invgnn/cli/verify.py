@@ -93,9 +93,9 @@ def verify(
 ) -> Any:
     """Read a suspect with a mark and say what its answers prove.
 
-    p is exact: a model unrelated to the secret answers this well with probability at most p, whatever
-    the model and the graphs. That holds if the secret is older than the suspect and the reading was
-    declared beforehand.
+    p is exact for a keyed mark: a model unrelated to the secret answers this well with probability at
+    most p, whatever the model and the graphs. That holds if the secret is older than the suspect and
+    the reading was declared beforehand. A plain mark rests on its controls alone, and never owns.
     """
     check_input(mark, model, *(control or ()))
     if report is not None:
@@ -124,10 +124,7 @@ def verify(
         words += ["--tried", tried]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)
-    record = verdict.to_json()
-    if not answers:  # a report asks for them too
-        record.pop("answers", None)
-        record.pop("bits", None)
+    record = verdict.to_json(private=answers)  # a report asks for them too
     return record, fold(str(verdict), 13), verdict.exit_code
 
 
