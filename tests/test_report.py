@@ -72,13 +72,17 @@ class Page(HTMLParser):
         return [(tag, attrs[name]) for tag, attrs in self.tags if name in attrs]
 
 
+def both_ways(edges):
+    return torch.cat([edges, edges.flip(0)], dim=1)
+
+
 def reference(count=400):
     rng = np.random.default_rng(5)
     for n in rng.integers(14, 34, count):
         tree = [(i, int(rng.integers(i))) for i in range(1, n)]
         chords = [tuple(rng.choice(n, 2, replace=False)) for _ in range(rng.integers(2, n // 2))]
         edges = torch.tensor(np.array(tree + chords).T)
-        yield Data(x=torch.ones(int(n), 3), edge_index=edges, num_nodes=int(n))
+        yield Data(x=torch.ones(int(n), 3), edge_index=both_ways(edges), num_nodes=int(n))
 
 
 def suspect(mark, wrong=0, *, seed=0, constant=False):
@@ -122,7 +126,7 @@ def owned(mark):
 
 @pytest.fixture(scope="module")
 def public(owned):
-    return replace(owned, answers=None, bits=None)
+    return replace(owned, answers=None, ordinary=None, bits=None)
 
 
 @pytest.fixture(scope="module")
@@ -421,8 +425,10 @@ def test_answers_show_each_carrier_once(owned):
 
 
 def test_carriers_too_large_to_read_are_not_drawn():
-    path = [Data(edge_index=torch.tensor([range(n - 1), range(1, n)]), num_nodes=n)
-            for n in (figures.LARGEST + 1, 5, 6)]  # fmt: skip
+    path = [
+        Data(edge_index=both_ways(torch.tensor([range(n - 1), range(1, n)])), num_nodes=n)
+        for n in (figures.LARGEST + 1, 5, 6)
+    ]
     svg, chosen = figures.draw_carriers(Graphs.from_data(path), np.array([0, 1, 0]))
     assert chosen == [1, 2]
     assert {"2: bit 1", "3: bit 0"} == set(re.findall(r">(\d: bit \d)<", svg))
@@ -431,7 +437,7 @@ def test_carriers_too_large_to_read_are_not_drawn():
 def graph(*edges):
     nodes = 1 + max(itertools.chain.from_iterable(edges), default=0)
     index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
-    return Graphs.from_data([Data(edge_index=index, num_nodes=nodes)])
+    return Graphs.from_data([Data(edge_index=both_ways(index), num_nodes=nodes)])
 
 
 def test_layout_keeps_hops():

@@ -118,7 +118,8 @@ def verify(
     if report is not None:
         from invgnn.report import write_report
 
-        words = ["--mark", mark, "--model", model, "--access", verdict.access, "--alpha", f"{alpha:g}"]
+        words = ["--mark", mark, "--model", model, "--alpha", f"{alpha:g}"]
+        words += ["--access", access] if access else []
         words += ["--architecture", architecture] if architecture else []
         words += [word for path in control or () for word in ("--control", path)]
         words += ["--tried", tried]

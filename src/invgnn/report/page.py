@@ -146,11 +146,12 @@ def _law(verdict: Verdict) -> Markup | None:
 
 def _again(verdict: Verdict) -> str:
     controls = ", controls=controls" if verdict.controls else ""
+    # Naming a reading counts as having tried all that were declared; a single look named none.
+    access = f", access={verdict.access!r}" if verdict.tried > 1 else ""
     return (
         "import invgnn\n"
         'mark = invgnn.Watermark.load("your.mark", passphrase)\n'
-        f"print(invgnn.verify(suspect, mark, alpha={verdict.alpha}, access={verdict.access!r}, "
-        f"tried={verdict.tried}{controls}))"
+        f"print(invgnn.verify(suspect, mark, alpha={verdict.alpha}{access}, tried={verdict.tried}{controls}))"
     )
 
 
