@@ -21,7 +21,7 @@ demo: venv  ## the whole way of a mark on a generated task, in two minutes
 	$(BIN)/invgnn demo --overwrite
 
 test: venv lint  ## everything that must hold before a commit
-	$(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
 
 lint: venv  ## style, types, and imports that only go down
 	$(BIN)/ruff check -q .

@@ -151,7 +151,8 @@ def _again(verdict: Verdict) -> str:
     return (
         "import invgnn\n"
         'mark = invgnn.Watermark.load("your.mark", passphrase)\n'
-        f"print(invgnn.verify(suspect, mark, alpha={verdict.alpha}{access}, tried={verdict.tried}{controls}))"
+        f"print(invgnn.verify(suspect, mark, alpha={verdict.alpha}{access}, "
+        f"tried={verdict.tried}{controls}))"
     )
 
 
