@@ -9,7 +9,6 @@ exact, rejections at level a are at most a binomial count with probability a.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -124,10 +123,4 @@ def summary() -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--summary", action="store_true", help="only print the table")
-    parser.add_argument("--workers", type=int, default=2)
-    args = parser.parse_args()
-    if not args.summary:
-        trials.run(PATH, study, list(suspects()), args.workers)
-    print(summary())
+    trials.main(__doc__, PATH, study, suspects(), summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 from collections.abc import Callable, Iterable
@@ -56,3 +57,20 @@ def read(path: Path) -> list[dict[str, str]]:
     """All rows of a results file."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def main(
+    about: str | None,
+    path: Path,
+    work: Callable[..., list[dict[str, Any]]],
+    grid: Iterable[dict[str, Any]],
+    summary: Callable[[], str],
+) -> None:
+    """A benchmark's command line: run what is missing, print the table."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--summary", action="store_true", help="only print the table")
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    if not args.summary:
+        run(path, work, list(grid), args.workers)
+    print(summary())
