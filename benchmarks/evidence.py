@@ -21,11 +21,11 @@ PATH = trials.RESULTS / "evidence.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Three settings, three seeds, four schemes; the paper's on NCI1 with one seed, as it takes long."""
+    """Three settings, three seeds, four schemes; the paper's on NCI1 with two seeds, as it takes long."""
     for schemes in (SCHEMES[:2], SCHEMES[2:]):
         for setting in SETTINGS:
             slow = setting == "NCI1/GIN" and schemes == SCHEMES[2:]
-            for seed in (41,) if slow else (41, 42, 43):
+            for seed in (41, 42) if slow else (41, 42, 43):
                 for scheme in schemes:
                     yield {"setting": setting, "seed": seed, "scheme": scheme}
 
