@@ -22,12 +22,12 @@ PATH = trials.RESULTS / "false_positives.csv"
 
 
 def suspects() -> Iterator[dict[str, Any]]:
-    """20 unmarked models, and seven marked by somebody else; two of those carry the paper's head."""
+    """20 unmarked models, and eight marked by somebody else; two of those carry the paper's head."""
     for setting in ("PROTEINS/GIN", "PROTEINS/GraphSAGE", "Cora/GCN", "Cora/GraphSAGE"):
         for seed in range(101, 106):
             yield {"setting": setting, "seed": seed, "kind": "unmarked"}
-    for setting, seeds in (("PROTEINS/GIN", range(201, 204)), ("Cora/GCN", range(201, 203))):
-        for seed in seeds:
+    for setting in ("PROTEINS/GIN", "Cora/GCN"):
+        for seed in range(201, 204):
             yield {"setting": setting, "seed": seed, "kind": "marked by another"}
     for seed in range(301, 303):
         yield {"setting": "PROTEINS/GIN", "seed": seed, "kind": "paper's head, another's"}
