@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.perception import PerceptionHead, attach_head, gradient_penalty
+from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
 from invgnn.training import train
 from invgnn.verdict import verify
@@ -126,3 +127,15 @@ def test_nu_is_positive():
     with pytest.raises(ParameterError) as caught:
         PerceptionHead(3, nu=0.0)
     assert caught.value.advice
+
+
+def test_the_recipe_penalises_the_gradient_of_the_head(draw, motifs):
+    model = new_model(motifs, "GCN", 1, hidden_channels=3).double().eval()
+    attach_head(model, 3)
+    marks = {w: draw(access="perception", recipe=Recipe(penalty=w)) for w in (0.0, 1.0, 2.0)}
+    losses = {w: mark.loss(model) for w, mark in marks.items()}
+    step = (losses[1.0] - losses[0.0]).item()
+    assert step > 0
+    assert (losses[2.0] - losses[0.0]).item() == pytest.approx(2 * step, rel=1e-4)
+    losses[1.0].backward()
+    assert model.perception.weight.grad.abs().sum() > 0

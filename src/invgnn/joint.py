@@ -13,6 +13,7 @@ from torch_geometric.data import Batch
 from invgnn.errors import DataError, SuspectError
 from invgnn.query import observe, unwrap
 from invgnn.reading import Observation
+from invgnn.teaching import batch_like, observed_loss
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -42,7 +43,7 @@ class Joint:
                 "use loss = task_loss + mark.loss(model), or give the graphs features",
             )
         self.carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
-        extra = mark.batch_like(self.carriers, task.x, keep=chosen is None)
+        extra = batch_like(mark, self.carriers, task.x, keep=chosen is None)
         self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
         if self.alone:  # the task graphs themselves are the ordinary inputs
@@ -64,7 +65,7 @@ class Joint:
             raise SuspectError("no forward pass was made", "call this joint batch on the model")
         first, last = self.tasks, self.tasks + len(self.carriers)
         usual = slice(first) if self.alone else slice(last, None)
-        return self.mark.observed_loss(*self.seen, slice(first, last), usual, self.chosen)
+        return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.chosen)
 
 
 def num_graphs(batch: Any) -> int:

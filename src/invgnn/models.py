@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from invgnn.perception import PerceptionHead, attach_head
 Level = Literal["graph", "node"]
 
 
-class Backbone(nn.Module):
+class Backbone(nn.Module, ABC):
     """Convolutions, then class scores for every node or, after mean pooling, for every graph.
 
     Graph-level models keep the pooled embedding at the input of `head`; node-level models end in
@@ -63,9 +64,9 @@ class Backbone(nn.Module):
         if level == "graph":
             self.head = Linear(hidden_channels, out_channels)
 
+    @abstractmethod
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
         """One convolution of the kind this backbone is named after."""
-        raise NotImplementedError(type(self).__name__)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
         """Class scores of every graph (`level="graph"`) or of every node."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +20,12 @@ from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, num_graphs
-from invgnn.perception import gradient_penalty
-from invgnn.query import Forward, Suspect, ask, observe, to_batch, unwrap, weight_of
-from invgnn.randomness import kept
-from invgnn.reading import Access, Observation, Reading, answer, natural_spread
-from invgnn.recipe import Recipe, logistic_loss, mse_loss, perception_loss, standardise
+from invgnn.query import Forward, Suspect, ask
+from invgnn.reading import Access, Reading
+from invgnn.recipe import Recipe, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
+from invgnn.teaching import own_loss
 
 Key = Literal["keyed", "plain"]
 LEVELS = ("graph", "node")
@@ -264,10 +262,7 @@ class Watermark:
         by the `step`. `at` evaluates with every named parameter shifted (weight noise, simulated
         fine-tuning) while the gradient goes to the parameters themselves.
         """
-        chosen = self._chosen(beside, step)
-        carriers = self.carriers if chosen is None else self.carriers.take(chosen)
-        batch = self.batch_like(carriers, weight_of(model), keep=chosen is None)
-        return _own_forward(self, unwrap(model), batch, chosen, at or {})
+        return own_loss(self, model, self._chosen(beside, step), at or {})
 
     def mix(self, batch: Any, *, step: int = 0) -> Joint:
         """The task batch with the carriers in it: call the result on the model, then take its loss.
@@ -294,57 +289,6 @@ class Watermark:
         order = self.secret.derive("steps", self.bound, step // turns).permutation(self.m)
         start = (step % turns) * count
         return order.take(np.arange(start, start + count), mode="wrap")
-
-    def observed_loss(
-        self,
-        seen: Observation,
-        model: nn.Module,
-        carriers: slice,
-        ordinary: slice,
-        chosen: NDArray[np.int64] | None,
-    ) -> Tensor:
-        """β times the loss of one forward pass, given which of its graphs are carriers and which usual."""
-        losses = []
-        for reading in self.readings:
-            said = answer(seen, reading, self.direction, model)
-            natural = natural_spread(seen, reading, ordinary)
-            losses.append(self._reading_loss(reading, said[carriers], said[ordinary], natural, chosen))
-            if self.recipe.penalty and reading.access == "perception":
-                weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
-                losses[-1] = losses[-1] + self.recipe.penalty * gradient_penalty(said[carriers], weights)
-        return self.recipe.beta * torch.stack(losses).mean()
-
-    def _reading_loss(
-        self,
-        reading: Reading,
-        said: Tensor,
-        usual: Tensor,
-        natural: Tensor,
-        chosen: NDArray[np.int64] | None,
-    ) -> Tensor:
-        index = slice(None) if chosen is None else chosen
-        targets = torch.as_tensor(self.targets[index]).to(said)
-        if reading.access == "perception":
-            return perception_loss(said, targets)
-        if reading.access != "labels":
-            said = standardise(said, usual, natural if reading.feature == "projection" else 0.0)
-        if self.recipe.loss == "mse":
-            return mse_loss(said, targets)
-        bits = torch.as_tensor(self.bits[index]).to(said)
-        return logistic_loss(said, bits, self.recipe.margin)
-
-    def batch_like(self, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:
-        """Carriers and ordinary inputs, placed as a tensor is; the whole set is made once."""
-        held = self.__dict__.setdefault("_batches", {})
-        place = None if like is None else (like.device, like.dtype)
-        batch = held.get(place) if keep else None
-        if batch is None:
-            batch = to_batch(Graphs.concat([carriers, self.ordinary]), like)
-        if keep:
-            held[place] = batch
-        batch = copy.copy(batch)
-        batch.x = None if batch.x is None else batch.x.clone()  # some models write into what they are given
-        return batch
 
     # -- files --------------------------------------------------------------------------------
 
@@ -411,34 +355,6 @@ class Watermark:
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
         )
-
-
-class _Caller(nn.Module):
-    """A model and the mark's loss on it, as one module whose parameters can be swapped for a call."""
-
-    def __init__(self, mark: Watermark, model: nn.Module) -> None:
-        super().__init__()
-        self.mark, self.model = mark, model
-
-    def forward(self, batch: Any, chosen: NDArray[np.int64] | None) -> Tensor:
-        size = self.mark.m if chosen is None else len(chosen)
-        seen = observe(self.model, batch, self.mark.layer, self.mark.forward)
-        return self.mark.observed_loss(seen, self.model, slice(size), slice(size, None), chosen)
-
-
-def _own_forward(
-    mark: Watermark,
-    model: nn.Module,
-    batch: Any,
-    chosen: NDArray[np.int64] | None,
-    at: Mapping[str, Tensor],
-) -> Tensor:
-    swapped = {f"model.{name}": value.clone() for name, value in model.named_buffers()}
-    parameters = dict(model.named_parameters())
-    swapped |= {f"model.{name}": parameters[name] + shift.detach() for name, shift in at.items()}
-    with kept():
-        caller = _Caller(mark, model)
-        return torch.as_tensor(torch.func.functional_call(caller, swapped, (batch, chosen)))
 
 
 def _bind(context: dict[str, Any]) -> str:
