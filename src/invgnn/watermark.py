@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from invgnn import files, null
 from invgnn.carriers import Carriers, Reference, Sampler, distinct
+from invgnn.context import FORMAT, bind, check_context
 from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
@@ -28,8 +29,6 @@ from invgnn.secret import Secret
 from invgnn.teaching import own_loss
 
 Key = Literal["keyed", "plain"]
-LEVELS = ("graph", "node")
-FORMAT = 1
 ORDINARY = 64
 """How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
 
@@ -75,7 +74,7 @@ class Watermark:
 
     def __post_init__(self) -> None:
         """An unsound mark cannot be made: what is counted, read and compared is checked here."""
-        _check_context(self.context)
+        check_context(self.context)
         if len(self.carriers) != self.m:
             raise ParameterError(f"{len(self.carriers)} carriers for m={self.m}", "draw the mark anew")
         if not distinct(self.carriers, Sampler(**self.context["sampler"])):
@@ -132,8 +131,8 @@ class Watermark:
             "statistic": statistic,
             "ordinary": ORDINARY,
         }
-        _check_context(context)
-        bound = _bind(context)
+        check_context(context)
+        bound = bind(context)
         scale = reference.scale(invariant)
 
         def side(graphs: Graphs) -> NDArray[np.int64]:
@@ -170,7 +169,7 @@ class Watermark:
     @property
     def bound(self) -> str:
         """Digest of the context every derivation is bound to."""
-        return _bind(self.context)
+        return bind(self.context)
 
     @cached_property
     def readings(self) -> list[Reading]:
@@ -354,32 +353,6 @@ class Watermark:
         return (
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
-        )
-
-
-def _bind(context: dict[str, Any]) -> str:
-    return hashlib.sha256(b"invgnn/context/1" + files.canonical_json(context)).hexdigest()
-
-
-_CONTEXT = {"format", "m", "key", "invariant", "gap", "sampler", "level", "reference"}
-_CONTEXT |= {"readings", "statistic", "ordinary"}
-
-
-def _check_context(context: dict[str, Any]) -> None:
-    if context.keys() != _CONTEXT or context["format"] != FORMAT:
-        raise ParameterError("this context is not one this version binds marks to", "draw the mark anew")
-    null.check_m(context["m"])
-    find_invariant(context["invariant"])
-    for name, allowed in (("key", ("keyed", "plain")), ("statistic", null.STATISTICS), ("level", LEVELS)):
-        if context[name] not in allowed:
-            raise ParameterError(f"unknown {name} {context[name]!r}", f"choose one of {', '.join(allowed)}")
-    if not 0 <= context["gap"] <= 0.5:
-        raise ParameterError(f"gap={context['gap']} is not in [0, 0.5]", "0.25 suits most tasks")
-    declared = [Reading(**record).access for record in context["readings"]]
-    if not declared or len(set(declared)) != len(declared):
-        raise ParameterError(
-            f"readings are declared at {', '.join(declared) or 'no access level'}",
-            "declare each access level at most once, and at least one, e.g. 'logits'",
         )
 
 

@@ -15,9 +15,10 @@ from markupsafe import Markup
 from invgnn import files, null
 from invgnn.errors import ParameterError
 from invgnn.graphs import Bools, Floats, Ints
+from invgnn.reading import Reading
 from invgnn.report import figures
 from invgnn.verdict import GRINDING_BITS, Verdict, floor_bits
-from invgnn.watermark import Watermark
+from invgnn.watermark import Answers, Watermark
 
 Row: TypeAlias = tuple[str, Verdict, float | None]
 """A model's name, its verdict, and its accuracy on the task (a share) if known."""
@@ -127,11 +128,11 @@ def _read(verdict: Verdict) -> Read | None:
     if verdict.answers is None or verdict.bits is None:
         return None
     answers, bits = np.array(verdict.answers), np.array(verdict.bits, dtype=np.int64)
-    relative = verdict.access not in {"perception", "labels"}
+    given = Answers(Reading(**verdict.reading), answers, np.array(verdict.ordinary or ()))
+    relative = not given.reading.binary
     said = null.decode(answers, None if relative else 0.5)
-    if relative and verdict.ordinary:  # decoded as given, shown in the suspect's own units
-        usual = np.array(verdict.ordinary)
-        answers = (answers - usual.mean()) / (usual.std() or 1.0)
+    if verdict.ordinary:  # decoded as given, shown in the suspect's own units
+        answers = given.standard
     threshold = float(np.median(answers)) if relative else 0.5
     return Read(answers, bits, said == (bits == 1), threshold, relative)
 
