@@ -22,6 +22,9 @@ class Lcg:
         assert (bounds >= 1).all()
         return np.array([self._next() % int(bound) for bound in bounds], dtype=np.int64)
 
+    def permutation(self, n):
+        return np.argsort([self._next() for _ in range(n)], kind="stable")
+
     def _next(self):
         self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
         return self.state >> 33

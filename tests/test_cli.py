@@ -178,7 +178,9 @@ def test_what_was_made(made):
     }
     assert said["carriers"]["context"]["m"] == 128
     assert set(said["embed"]["verdict"]) == VERDICT
-    assert said["embed"]["matches"] == {"embedding": said["embed"]["verdict"]["t"]}
+    matches = said["embed"]["matches"]
+    assert list(matches) == ["embedding", "logits"]
+    assert matches["embedding"] == said["embed"]["verdict"]["t"]
     for name in ("a.secret", "a.mark"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     assert sorted(p.name for p in folder.iterdir() if "tmp" in p.name) == []
@@ -301,6 +303,23 @@ def test_embed_into_a_trained_model(made, tmp_path):
     refuse(*common, "--start", tmp_path / "none", "-o", tmp_path / "c.model", error="FileError")
     refuse(*common, "-o", tmp_path / "b.model", error="ExistingFileError")
     assert not (tmp_path / "c.model").exists()
+
+
+def test_a_dry_run_says_what_to_expect_and_writes_nothing(made, tmp_path):
+    folder, _ = made
+    common = ("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "12")
+    before = sorted(path.name for path in folder.iterdir())
+    keys = ("pilot", "epochs", "plain", "marked", "bits", "most", "ratio", "seconds")
+    said = ask(*common, "--dry-run", keys=keys)
+    assert (said["pilot"], said["epochs"]) == (1, 12)
+    assert said["ratio"] == pytest.approx(said["marked"] / said["plain"])
+    assert said["seconds"] == pytest.approx(12 * said["marked"])
+    assert set(said["bits"]) == {"embedding", "logits"}
+    assert max(said["bits"].values()) <= said["most"]
+    told = run(*common, "--dry-run").stdout
+    assert "times as long as without the mark" in " ".join(told.split())
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert "nowhere to write" in refuse(*common, error="ParameterError")
 
 
 def test_embed_wants_the_task_of_the_mark(rings, tmp_path):

@@ -21,6 +21,7 @@ from invgnn.errors import ParameterError, SuspectError
 from invgnn.tasks import new_model
 
 ARGUMENTS = {"Prune": [{"share": 0.2}, {"share": 0.5}], "Quantise": [{"bits": 8}, {"bits": 4}]}
+ARGUMENTS["Cast"] = [{"precision": "bf16"}, {"precision": "fp16"}]
 ARGUMENTS["FineTune"] = [{"epochs": 1}, {"epochs": 2, "lr": 1e-2}]
 CLASSES = [getattr(invgnn.edits, name) for name in invgnn.edits.__all__]
 EDITS = [

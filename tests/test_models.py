@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
 from torch_geometric.data import Batch
+from torch_geometric.nn import SAGEConv, SGConv
 
 from invgnn import files
 from invgnn.errors import FileError, ParameterError
@@ -31,6 +34,20 @@ def test_renumbering_nodes_changes_nothing(either, backbone):
     expected = scores[order] if either.level == "node" else scores
     assert scores.shape == (data.num_nodes if either.level == "node" else 1, either.num_classes)
     torch.testing.assert_close(moved, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("backbone", "pygs"), [("GraphSAGE", SAGEConv), ("SGC", partial(SGConv, K=2))])
+def test_mapping_first_is_the_same_function(web, backbone, pygs):
+    ours, data = new_model(web, backbone, 0, hidden_channels=2).convs[0], web.graphs[0]
+    assert type(ours) not in {SAGEConv, SGConv}  # wide to narrow: the map comes first
+    theirs = pygs(ours.in_channels, ours.out_channels)
+    theirs.load_state_dict(ours.state_dict())
+    edges = data.edge_index[:, data.edge_index.min(0).values > 3]  # so that some have no neighbour
+    for conv in (ours, theirs):
+        conv(data.x, edges).square().sum().backward()
+    torch.testing.assert_close(ours(data.x, edges), theirs(data.x, edges))
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

@@ -102,6 +102,8 @@ RECIPES = {
     "own pass, a share": Recipe(joint=False, ratio=0.16),
     "noise": Recipe(joint=False, noise=0.2),
     "simulated": Recipe(joint=False, simulate=2),
+    "unguarded": Recipe(guard=False),
+    "extra steps": Recipe(extra=2),
     "both, mse": Recipe(joint=False, simulate=1, noise=0.1, loss="mse"),
 }
 

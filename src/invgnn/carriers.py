@@ -188,6 +188,7 @@ class _Drawing:
         self.seen = set(self.task_graphs)
         self.seeds = self._eligible(reference)
         self.accepted: list[Graphs] = []
+        self.deck = np.empty(0, dtype=np.int64)  # seeds in the order they are used: all, before any twice
         self.room = np.array([m // 2, m - m // 2]) if quota else np.array([m, 0])
 
     def _eligible(self, reference: Reference) -> Graphs:
@@ -220,8 +221,10 @@ class _Drawing:
 
     def _wave(self, draws: Draws) -> None:
         """One batch of seeds, rewired step by step until each passes every check or gives up."""
-        bounds = np.full(self.sampler.wave, len(self.seeds), dtype=np.int64)
-        graphs = self.seeds.take(draws.below(bounds))
+        while len(self.deck) < self.sampler.wave:
+            self.deck = np.append(self.deck, draws.permutation(len(self.seeds)))
+        graphs = self.seeds.take(self.deck[: self.sampler.wave])
+        self.deck = self.deck[self.sampler.wave :]
         for _ in range(self.sampler.swap_step, self.sampler.swap_cap + 1, self.sampler.swap_step):
             graphs, done = rewire(graphs, self.sampler.swap_step, draws)
             reason = self._judge(graphs, done)

@@ -27,6 +27,9 @@ class Draws(Protocol):
     def below(self, bounds: Ints, /) -> Ints:
         """One integer in [0, bound) for every bound (all at least 1)."""
 
+    def permutation(self, n: int, /) -> Ints:
+        """0..n-1 in random order."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graphs:

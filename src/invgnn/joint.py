@@ -13,6 +13,7 @@ from torch_geometric.data import Batch
 from invgnn.errors import DataError, SuspectError
 from invgnn.query import observe, unwrap
 from invgnn.reading import Observation
+from invgnn.recipe import guarded
 from invgnn.teaching import batch_like, observed_loss
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class Joint:
         first, last = self.tasks, self.tasks + len(self.carriers)
         usual = slice(first) if self.alone else slice(last, None)
         return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.chosen)
+
+    def guard(self, task_loss: Tensor) -> Tensor:
+        """The task loss with the mark's beside it, which never works against it: call `backward` on it."""
+        mark_loss = self.loss()
+        return guarded(task_loss, mark_loss, self.seen[1].parameters() if self.seen else ())
 
 
 def num_graphs(batch: Any) -> int:

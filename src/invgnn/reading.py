@@ -164,8 +164,6 @@ def pooled(seen: Observation, reading: Reading) -> Tensor:
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
     """The standard deviation of the answers of some graphs along a random direction, without gradient."""
     values = pooled(seen, reading)[rows].detach()
-    if not reading.hidden:
-        values = values - values.mean(dim=1, keepdim=True)
     return values.var(dim=0, unbiased=False).mean().sqrt()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -27,6 +28,8 @@ class Recipe:
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
+    guard     what of the mark's gradient would raise the task loss is taken out of it (`guarded`)
+    extra     further steps on the mark alone after every step on the task
     """
 
     loss: Loss = "logistic"
@@ -37,15 +40,18 @@ class Recipe:
     noise: float = 0.0
     simulate: int = 0
     penalty: float = 0.0
+    guard: bool = True
+    extra: int = 0
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
             raise ParameterError(
                 f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
             )
-        if not all(value >= 0 for value in (self.beta, self.noise, self.simulate, self.penalty)):
+        weights = (self.beta, self.noise, self.simulate, self.penalty, self.extra)
+        if not all(value >= 0 for value in weights):
             raise ParameterError(
-                "beta, noise, simulate and penalty are not negative", "the default beta is 1"
+                "beta, noise, simulate, penalty and extra are not negative", "the default beta is 1"
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
@@ -77,6 +83,19 @@ def standardise(answers: Tensor, ordinary: Tensor, natural: Tensor | float = 0.0
     return (answers - ordinary.mean()) / torch.maximum(spread, floor)
 
 
+NAT_SHARE = 0.5
+"""How much log-probability counts as one standard deviation."""
+
+
+def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
+    """Class scores from the model's own ordinary ones, in steps of half a nat.
+
+    Scores have a scale of their own: measured by their spread, the mark would gain by making all task
+    inputs score alike, which is to say by unlearning the task.
+    """
+    return (answers - ordinary.mean()) / NAT_SHARE
+
+
 def logistic_loss(standard: Tensor, bits: Tensor, margin: float) -> Tensor:
     """Mean logistic loss of the signed standardised answers short of the margin."""
     signed = (2 * bits - 1) * standard
@@ -91,3 +110,44 @@ def mse_loss(standard: Tensor, targets: Tensor) -> Tensor:
 def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:
     """The paper's loss: mean squared error of the head's output to the normalised invariant."""
     return (perceived - targets).square().mean()
+
+
+def guarded(task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
+    """The sum of both losses, its gradient freed of what in the mark's would raise the task loss.
+
+    Where the two gradients disagree, the part of the mark's along the task's is taken out: the mark is
+    learnt where the task does not care, which is also where fine-tuning on the task does not look for it.
+    Only the given parameters get a gradient; call `backward` on the result as on any loss.
+    """
+    wanted = [p for p in parameters if p.requires_grad]
+    towards_task = _gradient(task_loss, wanted, retain=True)
+    towards_mark = _gradient(mark_loss, wanted, retain=False)
+    pairs = list(zip(towards_task, towards_mark, strict=True))
+    agree = torch.stack([(a * b).sum() for a, b in pairs]).sum()
+    size = torch.stack([a.square().sum() for a, _ in pairs]).sum()
+    back = 1 + torch.where(size > 0, -agree / size, agree.new_zeros(())).clamp(min=0)
+    both = tuple(torch.add(b, a * back) for a, b in pairs)
+    return torch.as_tensor(_Given.apply((task_loss + mark_loss).detach(), both, *wanted))  # type: ignore[no-untyped-call]
+
+
+def _gradient(loss: Tensor, parameters: list[Tensor], *, retain: bool) -> list[Tensor]:
+    if not loss.requires_grad:
+        return [torch.zeros_like(p) for p in parameters]
+    return list(
+        torch.autograd.grad(
+            loss, parameters, retain_graph=retain, allow_unused=True, materialize_grads=True
+        )
+    )
+
+
+class _Given(torch.autograd.Function):
+    """A number whose gradient is known already."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        return (None, None, *(outer[0] * gradient for gradient in ctx.gradients))

@@ -16,7 +16,7 @@ from invgnn.perception import gradient_penalty
 from invgnn.query import observe, to_batch, unwrap, weight_of
 from invgnn.randomness import kept
 from invgnn.reading import Observation, Reading, answer, natural_spread
-from invgnn.recipe import logistic_loss, mse_loss, perception_loss, standardise
+from invgnn.recipe import in_nats, logistic_loss, mse_loss, perception_loss, standardise
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -65,8 +65,12 @@ def observed_loss(
     losses = []
     for reading in mark.readings:
         said = answer(seen, reading, mark.direction, model)
-        natural = natural_spread(seen, reading, ordinary)
-        losses.append(_reading_loss(mark, reading, said[carriers], said[ordinary], natural, chosen))
+        measured = said[carriers]
+        if reading.access == "embedding":
+            measured = standardise(measured, said[ordinary], natural_spread(seen, reading, ordinary))
+        elif reading.access == "logits":
+            measured = in_nats(measured, said[ordinary])
+        losses.append(_reading_loss(mark, reading, measured, chosen))
         if mark.recipe.penalty and reading.access == "perception":
             weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
             losses[-1] = losses[-1] + mark.recipe.penalty * gradient_penalty(said[carriers], weights)
@@ -74,19 +78,12 @@ def observed_loss(
 
 
 def _reading_loss(
-    mark: Watermark,
-    reading: Reading,
-    said: Tensor,
-    usual: Tensor,
-    natural: Tensor,
-    chosen: NDArray[np.int64] | None,
+    mark: Watermark, reading: Reading, said: Tensor, chosen: NDArray[np.int64] | None
 ) -> Tensor:
     index = slice(None) if chosen is None else chosen
     targets = torch.as_tensor(mark.targets[index]).to(said)
     if reading.access == "perception":
         return perception_loss(said, targets)
-    if reading.access != "labels":
-        said = standardise(said, usual, natural if reading.feature == "projection" else 0.0)
     if mark.recipe.loss == "mse":
         return mse_loss(said, targets)
     bits = torch.as_tensor(mark.bits[index]).to(said)

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch, Data
 
 from invgnn.query import call, politely, unwrap
 from invgnn.randomness import seeded
+from invgnn.recipe import guarded
 from invgnn.tasks import Task
 
 if TYPE_CHECKING:  # edits train too, and must not be able to reach a mark
@@ -91,8 +92,10 @@ def train(
             for batch, rows in _batches(task, held, batch_size):
                 task_loss, mark_loss = _step(model, batch, rows, mark, step, lr)
                 optimiser.zero_grad()
-                (task_loss + mark_loss).backward()
+                _sum(task_loss, mark_loss, model, mark).backward()
                 optimiser.step()
+                if mark is not None:
+                    _mark_alone(model, mark, optimiser, batch, step)
                 _project(model)
                 total += float(task_loss.detach())
                 marked += float(mark_loss.detach())
@@ -129,6 +132,21 @@ def _step(
         return task_loss(joint(model)), joint.loss()
     shift = _shift(model, mark, lambda net: task_loss(call(net, batch)), lr)
     return task_loss(call(model, batch)), mark.loss(model, step=step, beside=batch, at=shift)
+
+
+def _mark_alone(
+    model: nn.Module, mark: Watermark, optimiser: torch.optim.Optimizer, batch: Any, step: int
+) -> None:
+    for _ in range(mark.recipe.extra):
+        optimiser.zero_grad()
+        mark.loss(model, step=step, beside=batch).backward()
+        optimiser.step()
+
+
+def _sum(task_loss: Tensor, mark_loss: Tensor, model: nn.Module, mark: Watermark | None) -> Tensor:
+    if mark is None or not mark.recipe.guard:
+        return task_loss + mark_loss
+    return guarded(task_loss, mark_loss, model.parameters())
 
 
 def _shift(

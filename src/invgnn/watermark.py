@@ -23,7 +23,7 @@ from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, num_graphs
 from invgnn.query import Forward, Suspect, ask
 from invgnn.reading import Access, Reading
-from invgnn.recipe import Recipe, standardise
+from invgnn.recipe import Recipe, guarded, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
 from invgnn.teaching import own_loss
@@ -89,7 +89,7 @@ class Watermark:
         data: Any,
         *,
         m: int = 128,
-        access: Access | Sequence[Access] = "embedding",
+        access: Access | Sequence[Access] = ("embedding", "logits"),
         layer: str = "auto",
         feature: Literal["projection", "confidence"] = "projection",
         classes: int | None = None,
@@ -262,6 +262,14 @@ class Watermark:
         fine-tuning) while the gradient goes to the parameters themselves.
         """
         return own_loss(self, model, self._chosen(beside, step), at or {})
+
+    def guard(self, model: nn.Module, task_loss: Tensor, **options: Any) -> Tensor:
+        """The task loss with the mark's beside it, which never works against it: call `backward` on it.
+
+        Costs a second backward pass and takes the options of `loss`. Only parameters of this model
+        get a gradient.
+        """
+        return guarded(task_loss, self.loss(model, **options), model.parameters())
 
     def mix(self, batch: Any, *, step: int = 0) -> Joint:
         """The task batch with the carriers in it: call the result on the model, then take its loss.

@@ -56,7 +56,7 @@ def carriers(
             help="What suspects will show you, comma-separated: embedding (you have the weights), logits "
             "(an API with scores), labels (an API with labels only).",
         ),
-    ] = "embedding",
+    ] = "embedding,logits",
     layer: Annotated[
         str,
         typer.Option(

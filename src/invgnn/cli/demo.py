@@ -65,8 +65,8 @@ def demo(
     secret = Secret.generate()
     note(f"2 make a secret: {secret!r}")
     with progress("3 draw carriers", m) as tick:
-        access: Access = "logits" if backbone == "SGC" else "embedding"  # SGC has no hidden layer
-        mark = Watermark.draw(secret, loaded.data, m=m, access=access, progress=tick)
+        kept: list[Access] = ["logits"] if backbone == "SGC" else ["embedding", "logits"]
+        mark = Watermark.draw(secret, loaded.data, m=m, access=kept, progress=tick)
     trained: dict[str, Any] = {}
     kinds = {"unmarked A": (None, seed), "unmarked B": (None, seed + 1), "marked": (mark, seed)}
     for step, (label, (what, start)) in enumerate(kinds.items(), 4):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   invgnn embed --mark acme.mark --task PROTEINS/GIN -o acme.model
+  invgnn embed --mark acme.mark --task PROTEINS/GIN --dry-run
   invgnn embed --mark acme.mark --task PROTEINS/GIN --start trained.model \\
       -o acme.model
 """
@@ -44,8 +45,11 @@ def embed(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the model.")
-    ],
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to write the model; not needed for --dry-run."
+        ),
+    ] = None,
     start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Fine-tune this model instead of training from scratch."),
@@ -66,6 +70,13 @@ def embed(
     seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
     ] = 41,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what to expect, from a tenth of the epochs with and without the mark; write nothing.",
+        ),
+    ] = False,
     passphrase_file: PassphraseFile = None,
     overwrite: Overwrite = False,
     json_: Json = False,
@@ -76,7 +87,10 @@ def embed(
     verdict on it would say. In your own training loop this is one line instead:
     loss = task_loss + mark.loss(model)
     """
-    check_output(output, overwrite)
+    if output is not None:
+        check_output(output, overwrite)
+    elif not dry_run:
+        raise ParameterError("there is nowhere to write the model", "give -o FILE, or --dry-run")
     check_input(mark, start)
     rate = lr if lr is not None else 1e-3 if start else 1e-2
     if not 0 < rate < float("inf"):
@@ -101,6 +115,9 @@ def embed(
     if start:
         model = _load_start(start, model, task)
     epochs = epochs or (20 if start else 100)
+    if dry_run:
+        return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed)
+    assert output is not None  # noqa: S101 -- checked above, before anything was loaded
     with progress("training", epochs) as tick:
         history = train(
             model, loaded, held, epochs=epochs, lr=rate, seed=seed, progress=lambda done, total: tick(1)
@@ -119,6 +136,14 @@ def embed(
     read = ", ".join(f"{access} {t}/{held.m}" for access, t in matches.items())
     words = f"wrote {output}: test accuracy {history.test_acc:.3f}; bits read right: {read}"
     return record, f"{words}\n{fold(str(verdict), 13)}", 0
+
+
+def _pilot(model: Backbone, task: Task, mark: Watermark, **options: Any) -> Any:
+    from invgnn.preflight import pilot_epochs, preflight
+
+    with progress("pilot", 2 * pilot_epochs(options["epochs"])) as tick:
+        found = preflight(model, task, mark, progress=lambda done, total: tick(1), **options)
+    return found.record(), str(found), 0
 
 
 def _check_mark(held: Watermark, task: Task, path: Path) -> None:

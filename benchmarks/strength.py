@@ -1,0 +1,162 @@
+"""Evidence, and what it costs in accuracy, on every setting of the paper, before and after edits.
+
+    make strength
+
+One set of defaults everywhere. Every marked model has an unmarked twin: same split, first weights and order
+of batches. Five seeds go through every edit; further seeds count for accuracy and the unedited evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import mean, median, stdev
+from typing import Any
+
+import trials
+from scipy.stats import t as student
+
+NODE = tuple(f"{task}/{net}" for task in ("Cora", "PubMed", "Photo") for net in ("GCN", "GraphSAGE", "SGC"))
+SEEDS = dict.fromkeys(NODE, 5)
+SEEDS |= {"PROTEINS/GIN": 20, "PROTEINS/GraphSAGE": 20, "NCI1/GIN": 10, "NCI1/GraphSAGE": 10}
+FIRST, EDITED = 41, 5
+EDITS = ("unedited", "prune 20%", "prune 40%", "prune 50%", "8-bit", "4-bit", "bf16")
+EDITS += ("fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
+PATH = trials.RESULTS / "strength.csv"
+
+
+def grid() -> Iterator[dict[str, Any]]:
+    """Seeds in turn, so that an unfinished run is balanced; the labels settings last."""
+    for seed in range(FIRST, FIRST + max(SEEDS.values())):
+        for setting, count in SEEDS.items():
+            if seed < FIRST + count:
+                for kind in ("unmarked", "marked"):
+                    yield {"setting": setting, "seed": seed, "kind": kind}
+    for setting in ("Cora/GCN", "NCI1/GIN"):
+        for seed in range(FIRST, FIRST + 3):
+            yield {"setting": setting, "seed": seed, "kind": "labels"}
+
+
+def access_of(setting: str, kind: str) -> tuple[str, ...]:
+    """SGC has no hidden layer to read."""
+    if kind == "labels":
+        return ("labels",)
+    return ("logits",) if setting.endswith("/SGC") else ("embedding", "logits")
+
+
+def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
+    """Train one model and read it, and its edited copies, with its owner's mark."""
+    import time
+
+    from invgnn.edits import Cast, FineTune, Prune, Quantise
+    from invgnn.secret import Secret, public_stream
+    from invgnn.tasks import load_task, new_model, parse_setting
+    from invgnn.training import accuracy, train
+    from invgnn.watermark import Watermark
+
+    name, backbone = parse_setting(setting)
+    task, levels = load_task(name, seed), access_of(setting, kind)
+    secret = Secret(public_stream("owner", setting, seed).bytes(32))
+    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes)
+    model = new_model(task, backbone, seed)
+    start = time.perf_counter()
+    history = train(model, task, None if kind == "unmarked" else mark, seed=seed)
+    key = {"setting": setting, "seed": seed, "kind": kind}
+    about = {"m": mark.m, "epoch": history.best_epoch, "seconds": round(time.perf_counter() - start)}
+
+    def row(edit: str, suspect: Any) -> dict[str, Any]:
+        found = {a: mark.weigh(mark.read(suspect, a)) for a in levels}
+        read = {f"{a}_{what}": "" for a in ("embedding", "logits", "labels") for what in ("t", "bits")}
+        for a, evidence in found.items():
+            read |= {f"{a}_t": evidence.t, f"{a}_bits": round(evidence.bits(), 2)}
+        shares = {"val_accuracy": task.val, "test_accuracy": task.test}
+        return {
+            **key,
+            "edit": edit,
+            **about,
+            **{n: round(accuracy(suspect, task, r), 4) for n, r in shares.items()},
+            **read,
+        }
+
+    rows = [row("unedited", model)]
+    if kind != "unmarked" and seed < FIRST + EDITED:
+        edits = [Prune(0.2), Prune(0.4), Prune(0.5), Quantise(8), Quantise(4), Cast("bf16")]
+        for edit in (*edits, FineTune(20, 1e-3), FineTune(20, 1e-2)):
+            rows.append(row(repr(edit), edit(model, task)))
+    return rows
+
+
+def paired(setting: str, kind: str = "marked") -> list[float]:
+    """Test accuracy, marked less unmarked, in points, for every seed that has both."""
+    rows = [r for r in trials.read(PATH) if (r["setting"], r["edit"]) == (setting, "unedited")]
+    seen = {(r["kind"], r["seed"]): 100 * float(r["test_accuracy"]) for r in rows}
+    seeds = [s for k, s in seen if k == kind and ("unmarked", s) in seen]
+    return [seen[kind, s] - seen["unmarked", s] for s in seeds]
+
+
+def lower_limit(differences: list[float]) -> float:
+    """One-sided 95 % limit of their mean (Student)."""
+    n = len(differences)
+    if n < 2:
+        return float("nan")
+    return mean(differences) - float(student.ppf(0.95, n - 1)) * stdev(differences) / n**0.5
+
+
+def evidence(setting: str, access: str, edit: str, kind: str = "marked") -> list[float]:
+    """Evidence bits of every seed after an edit."""
+    wanted = (setting, kind, edit)
+    rows = [r for r in trials.read(PATH) if (r["setting"], r["kind"], r["edit"]) == wanted]
+    return [float(r[f"{access}_bits"]) for r in rows if r[f"{access}_bits"]]
+
+
+def summary() -> str:
+    """Three tables: accuracy, evidence at each access level, labels."""
+    held = {r["setting"] for r in trials.read(PATH) if r["kind"] == "marked"}
+    settings = [s for s in SEEDS if s in held]
+    return "\n\n".join([_accuracy(settings), _evidence(settings), _labels()])
+
+
+def _accuracy(settings: list[str]) -> str:
+    rows = trials.read(PATH)
+    lines = [
+        "| setting | seeds | unmarked | marked | difference (95 % limit) | time |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for setting in settings:
+        differences = paired(setting)
+        if not differences:
+            continue
+        whole = [r for r in rows if (r["setting"], r["edit"]) == (setting, "unedited")]
+        shown = {k: [r for r in whole if r["kind"] == k] for k in ("unmarked", "marked")}
+        shares = [f"{mean(float(r['test_accuracy']) for r in part):.1%}" for part in shown.values()]
+        times = [median(float(r["seconds"]) for r in part) for part in shown.values()]
+        gap = f"{mean(differences):+.1f} ({lower_limit(differences):+.1f})"
+        cells = [setting, str(len(differences)), *shares, gap, f"{times[1] / max(1, times[0]):.1f}x"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _evidence(settings: list[str]) -> str:
+    short = [e.replace("fine-tune 20 epochs at ", "tuned ") for e in EDITS]
+    lines = [f"| setting | access | {' | '.join(short)} |", "|---|---|" + "--:|" * len(EDITS)]
+    for setting in settings:
+        for access in access_of(setting, "marked"):
+            found = [evidence(setting, access, edit) for edit in EDITS]
+            cells = [f"{median(bits):.0f} ({min(bits):.0f})" if bits else "" for bits in found]
+            lines.append(f"| {setting} | {access} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _labels() -> str:
+    short = [e.replace("fine-tune 20 epochs at ", "tuned ") for e in EDITS]
+    lines = [f"| setting, `labels` | difference | {' | '.join(short)} |", "|---|--:|" + "--:|" * len(EDITS)]
+    for setting in dict.fromkeys(r["setting"] for r in trials.read(PATH) if r["kind"] == "labels"):
+        found = [evidence(setting, "labels", edit, "labels") for edit in EDITS]
+        cells = [f"{median(bits):.0f} ({min(bits):.0f})" if bits else "" for bits in found]
+        differences = paired(setting, "labels")
+        gap = f"{mean(differences):+.1f}" if differences else ""
+        lines.append(f"| {setting} | {gap} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    trials.main(__doc__, PATH, trial, grid(), summary)

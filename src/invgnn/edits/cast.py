@@ -1,0 +1,29 @@
+"""A checkpoint kept in half precision."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from invgnn.edits.edit import Edit
+from invgnn.errors import ParameterError
+from invgnn.tasks import Task
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Cast(Edit):
+    """Round every parameter and buffer to a shorter floating-point format; compute as before."""
+
+    def __init__(self, precision: str = "bf16") -> None:
+        if precision not in PRECISIONS:
+            raise ParameterError(f"unknown precision {precision!r}", f"choose {' or '.join(PRECISIONS)}")
+        self.precision = precision
+
+    def apply(self, model: nn.Module, task: Task) -> nn.Module:
+        """There and back again, so that the model takes the inputs it took."""
+        kept = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+        return model.to(PRECISIONS[self.precision]).to(kept)
+
+    def __repr__(self) -> str:
+        return self.precision

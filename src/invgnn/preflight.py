@@ -1,0 +1,92 @@
+"""What marking will cost, found out before anybody waits for it."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from invgnn import null
+from invgnn.tasks import Task
+from invgnn.training import Progress, train
+from invgnn.watermark import Watermark
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A short pilot beside its unmarked twin.
+
+    pilot      epochs trained with the mark; as many without
+    epochs     of the whole training
+    plain      seconds an epoch takes without the mark
+    marked     seconds an epoch takes with it
+    bits       evidence after the pilot, by access level: what to expect at least
+    most       the evidence if every bit is read right: what m allows
+    """
+
+    pilot: int
+    epochs: int
+    plain: float
+    marked: float
+    bits: dict[str, float]
+    most: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long training takes with the mark."""
+        return self.marked / self.plain
+
+    def record(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        return {**self.__dict__, "ratio": self.ratio, "seconds": self.marked * self.epochs}
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{access} {bits:.0f}" for access, bits in self.bits.items())
+        return (
+            f"training takes about {self.marked * self.epochs:.0f} s for {self.epochs} epochs, "
+            f"{self.ratio:.1f} times as long as without the mark\n"
+            f"evidence after {self.pilot} epochs: {found} bits; more epochs add to it, "
+            f"up to {self.most:.0f} bits if every one of the carriers is learnt"
+        )
+
+
+def pilot_epochs(epochs: int) -> int:
+    """A tenth of them, at least one."""
+    return max(1, round(epochs / 10))
+
+
+def preflight(
+    model: nn.Module,
+    task: Task,
+    mark: Watermark,
+    *,
+    epochs: int = 100,
+    lr: float = 0.01,
+    seed: int = 41,
+    progress: Progress | None = None,
+) -> Preflight:
+    """Train copies of the model for a tenth of the epochs, with and without the mark; it stays as it is."""
+    pilot = pilot_epochs(epochs)
+    done = 0
+
+    def tick(epoch: int, total: int) -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, 2 * pilot)
+
+    def run(held: Watermark | None) -> tuple[float, nn.Module]:
+        twin = copy.deepcopy(model)
+        start = time.perf_counter()
+        train(twin, task, held, epochs=pilot, lr=lr, seed=seed, select=False, progress=tick)
+        return (time.perf_counter() - start) / pilot, twin
+
+    train(copy.deepcopy(model), task, epochs=1, lr=lr, seed=seed)  # the first pass is always slow
+    plain, _ = run(None)
+    marked, twin = run(mark)
+    bits = {str(r.access): mark.weigh(mark.read(twin, r.access)).bits() for r in mark.readings}
+    most = null.log_p(mark.bits, mark.bits, mark.context["statistic"]).bits()
+    return Preflight(pilot, epochs, plain, marked, bits, most)

@@ -1,0 +1,39 @@
+"""What marking will cost, said beforehand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from invgnn.preflight import pilot_epochs, preflight
+from invgnn.tasks import new_model
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_a_pilot_leaves_the_model_alone_and_counts_its_epochs(motifs, web, draw, level, unchanged):
+    task = {"graph": motifs, "node": web}[level]
+    model, told = new_model(task, "GCN", 0, hidden_channels=8), []
+    mark = draw(level)
+    with unchanged(model):
+        found = preflight(
+            model, task, mark, epochs=20, progress=lambda done, total: told.append((done, total))
+        )
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert found.most == pytest.approx(math.log2(math.comb(16, 8)) - 1)  # two statistics were declared
+    assert set(found.bits) == {"embedding", "logits"}
+    assert all(0 <= bits <= found.most for bits in found.bits.values())
+    assert f"{found.ratio:.1f} times" in str(found)
+    assert found.record()["seconds"] == pytest.approx(20 * found.marked)
+
+
+def test_longer_pilots_learn_more(motifs, draw):
+    """The figure is a reading of a model trained with the mark, not a constant."""
+    mark, model = draw(m=16), new_model(motifs, "GIN", 0)
+    short, long = (preflight(model, motifs, mark, epochs=n).bits["embedding"] for n in (10, 80))
+    assert long > short
+    assert long > 6
+
+
+def test_pilot_is_a_tenth():
+    assert [pilot_epochs(n) for n in (1, 4, 20, 100, 104)] == [1, 1, 2, 10, 10]
