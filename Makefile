@@ -43,6 +43,13 @@ false-positives: venv  ## how often innocent models verify: real models, fresh s
 evidence: venv  ## evidence in marked and unmarked models, and the paper's scheme beside it (resumable)
 	$(BIN)/python benchmarks/evidence.py
 
+.PHONY: strength recipe
+strength: venv  ## evidence and accuracy on the 13 settings of the paper, before and after edits (hours, resumable)
+	$(BIN)/python benchmarks/strength.py
+
+recipe: venv  ## one setting of the embedding changed at a time, on validation data (an hour, resumable)
+	$(BIN)/python benchmarks/recipe.py
+
 .PHONY: loop
 loop: venv  ## the library's training loop against a plain PyG loop
 	$(BIN)/python benchmarks/loop.py

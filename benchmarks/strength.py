@@ -128,9 +128,8 @@ def _accuracy(settings: list[str]) -> str:
         whole = [r for r in rows if (r["setting"], r["edit"]) == (setting, "unedited")]
         shown = {k: [r for r in whole if r["kind"] == k] for k in ("unmarked", "marked")}
         shares = [f"{mean(float(r['test_accuracy']) for r in part):.1%}" for part in shown.values()]
-        times = [median(float(r["seconds"]) for r in part) for part in shown.values()]
         gap = f"{mean(differences):+.1f} ({lower_limit(differences):+.1f})"
-        cells = [setting, str(len(differences)), *shares, gap, f"{times[1] / max(1, times[0]):.1f}x"]
+        cells = [setting, str(len(differences)), *shares, gap]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""A node classifier on one large graph: carriers are rewired subgraphs; one line of the loop changes."""
+"""A node classifier on one large graph: carriers are rewired subgraphs; one new line in the loop."""
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -42,7 +42,7 @@ def main(epochs=200):
     for _ in range(epochs):
         optimiser.zero_grad()
         loss = cross_entropy(model(data.x, data.edge_index)[train], data.y[train])
-        loss = loss + mark.loss(model)  # the changed line
+        loss = mark.guard(model, loss)  # the new line
         loss.backward()
         optimiser.step()
 

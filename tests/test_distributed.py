@@ -18,16 +18,17 @@ from invgnn.training import Collated
 from invgnn.watermark import Watermark
 
 STEPS, SIZE, M = 200, 32, 64
+WAYS = ("own", "joint", "guarded")
 
 
 def work(rank, world, folder):
-    """One rank of a user's run: the mark by its own pass, then jointly; what came of it in files."""
+    """One rank of a user's run: the mark taught in every way; what came of it in files."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": world}
     if world > 1:
         dist.init_process_group("gloo", **meeting)
-    for way in ("own", "joint"):
+    for way in WAYS:
         torch.save(teach(rank, world, way), f"{folder}/{way}-{world}-{rank}.pt")
     if world > 1:
         dist.destroy_process_group()
@@ -49,7 +50,8 @@ def teach(rank, world, way):
             loss = cross_entropy(mixed(net), batch.y) + mixed.loss()
         else:
             scores = net(batch.x, batch.edge_index, batch.batch)
-            loss = cross_entropy(scores, batch.y) + mark.loss(net, step=step)
+            loss = cross_entropy(scores, batch.y)
+            loss = mark.guard(net, loss) if way == "guarded" else loss + mark.loss(net, step=step)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -70,7 +72,7 @@ def results(tmp_path_factory):
     return {path.stem: torch.load(path) for path in folder.glob("*.pt")}
 
 
-@pytest.mark.parametrize("way", ["own", "joint"])
+@pytest.mark.parametrize("way", WAYS)
 def test_two_processes_teach_one_mark(results, way):
     alone, first, second = (results[f"{way}-{which}"] for which in ("1-0", "2-0", "2-1"))
     assert list(first[1]) == list(second[1]) == list(alone[1])

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -24,7 +24,13 @@ def rows(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "page"), [("evidence", "evidence"), ("false_positives", "false-positives")]
+    ("name", "page"),
+    [
+        ("evidence", "evidence"),
+        ("false_positives", "false-positives"),
+        ("strength", "strength"),
+        ("recipe", "recipe"),
+    ],
 )
 def test_document_shows_the_kept_results(name, page):
     text = (ROOT / "docs" / f"{page}.md").read_text()
@@ -63,6 +69,24 @@ def test_default_mark_is_strong_and_unmarked_models_are_silent():
     assert min(float(r["evidence_bits"]) for r in marked) >= 40
     assert max(float(r["evidence_bits"]) for r in kept if r["scheme"] == "unmarked") < 10
     assert max(float(r["other_bits"]) for r in marked) < 20  # a stranger's keyed mark reads nothing
+
+
+def test_marks_are_read_everywhere_and_unmarked_twins_are_silent():
+    module = benchmark("strength")
+    kept = rows("strength")
+    settings = {r["setting"] for r in kept if r["kind"] == "marked"}
+    assert settings <= set(module.SEEDS)
+    assert len(settings) >= 12
+    for setting in settings:
+        for access in module.access_of(setting, "marked"):
+            assert min(module.evidence(setting, access, "unedited")) > 20, (setting, access)
+            assert max(module.evidence(setting, access, "unedited", "unmarked")) < 15, (setting, access)
+
+
+def test_limits_are_students():
+    differences = [-1.0, 0.5, 0.2, -0.4]
+    interval = ttest_1samp(differences, 0).confidence_interval(0.90)
+    assert benchmark("strength").lower_limit(differences) == pytest.approx(interval.low)
 
 
 @pytest.mark.slow

@@ -30,6 +30,8 @@ class Recipe:
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
     guard     what of the mark's gradient would raise the task loss is taken out of it (`guarded`)
     extra     further steps on the mark alone after every step on the task
+    wait      share of the epochs before the mark joins in: what is learnt after the task lies beside what
+              the task needs, and fine-tuning on the task finds less to undo
     """
 
     loss: Loss = "logistic"
@@ -42,6 +44,7 @@ class Recipe:
     penalty: float = 0.0
     guard: bool = True
     extra: int = 0
+    wait: float = 0.2
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
@@ -55,6 +58,8 @@ class Recipe:
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
+        if not 0 <= self.wait < 1:
+            raise ParameterError(f"wait={self.wait} is not in [0, 1)", "0.2 lets the task come first")
         if self.joint and (self.noise or self.simulate):
             raise ParameterError(
                 "weight noise and simulated steps need a forward pass of their own",

@@ -77,8 +77,8 @@ def train(
 ) -> History:
     """Train in place and keep the checkpoint with the best validation accuracy.
 
-    A mark needs time to settle: with one, only the second half of the epochs is eligible.
-    `select=False` keeps the last epoch.
+    A mark joins in after its recipe's share of the epochs and needs time to settle: with one, only the
+    last quarter of the epochs is eligible. `select=False` keeps the last epoch.
     """
     history = History()
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
@@ -89,13 +89,14 @@ def train(
         for epoch in range(epochs):
             model.train()
             total, marked = 0.0, 0.0
+            taught = mark if mark and epoch >= round(mark.recipe.wait * epochs) else None
             for batch, rows in _batches(task, held, batch_size):
-                task_loss, mark_loss = _step(model, batch, rows, mark, step, lr)
+                task_loss, mark_loss = _step(model, batch, rows, taught, step, lr)
                 optimiser.zero_grad()
-                _sum(task_loss, mark_loss, model, mark).backward()
+                _sum(task_loss, mark_loss, model, taught).backward()
                 optimiser.step()
-                if mark is not None:
-                    _mark_alone(model, mark, optimiser, batch, step)
+                if taught is not None:
+                    _mark_alone(model, taught, optimiser, batch, step)
                 _project(model)
                 total += float(task_loss.detach())
                 marked += float(mark_loss.detach())
@@ -103,7 +104,7 @@ def train(
             history.loss.append(total)
             history.mark_loss.append(marked)
             history.val_acc.append(accuracy(model, task, task.val, held))
-            settled = mark is None or 2 * (epoch + 1) > epochs
+            settled = mark is None or 4 * (epoch + 1) > 3 * epochs
             if not select or (settled and history.val_acc[-1] > history.best_val_acc):
                 history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
