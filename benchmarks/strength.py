@@ -2,8 +2,8 @@
 
     make strength
 
-One set of defaults everywhere. Every marked model has an unmarked twin: same split, first weights and order
-of batches. Five seeds go through every edit; further seeds count for accuracy and the unedited evidence.
+One set of defaults everywhere. Every marked model has an unmarked twin: same split and first weights.
+Five seeds go through every edit; further seeds count for accuracy and the unedited evidence.
 """
 
 from __future__ import annotations
@@ -118,17 +118,19 @@ def summary() -> str:
 def _accuracy(settings: list[str]) -> str:
     rows = trials.read(PATH)
     lines = [
-        "| setting | seeds | unmarked | marked | difference (95 % limit) | time |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| setting | seeds | unmarked | marked | difference (95 % limit) |",
+        "|---|--:|--:|--:|--:|",
     ]
     for setting in settings:
         differences = paired(setting)
         if not differences:
             continue
         whole = [r for r in rows if (r["setting"], r["edit"]) == (setting, "unedited")]
-        shown = {k: [r for r in whole if r["kind"] == k] for k in ("unmarked", "marked")}
-        shares = [f"{mean(float(r['test_accuracy']) for r in part):.1%}" for part in shown.values()]
-        gap = f"{mean(differences):+.1f} ({lower_limit(differences):+.1f})"
+        shown = {k: {r["seed"]: r for r in whole if r["kind"] == k} for k in ("unmarked", "marked")}
+        both = shown["unmarked"].keys() & shown["marked"].keys()
+        shares = [f"{mean(float(part[s]['test_accuracy']) for s in both):.1%}" for part in shown.values()]
+        limit = f" ({lower_limit(differences):+.1f})" if len(differences) > 1 else ""
+        gap = f"{mean(differences):+.1f}{limit}"
         cells = [setting, str(len(differences)), *shares, gap]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

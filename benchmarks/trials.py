@@ -70,7 +70,13 @@ def main(
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--summary", action="store_true", help="only print the table")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this document")
     args = parser.parse_args()
     if not args.summary:
         run(path, work, list(grid), args.workers)
-    print(summary())
+    table = summary()
+    print(table)
+    if args.into:
+        before, _, rest = args.into.read_text().partition("<!-- table -->\n")
+        after = rest.partition("<!-- end -->")[2]
+        args.into.write_text(f"{before}<!-- table -->\n{table}\n<!-- end -->{after}")

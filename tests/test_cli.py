@@ -110,7 +110,7 @@ def made(tmp_path_factory):
             keys=("mark", "digest", "context", "refused", "sizes"),
         )
         said["embed"] = ask(
-            *("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "5"),
+            *("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "14"),
             *("-o", folder / "a.model"),
             keys=("model", "test_accuracy", "best_epoch", "matches", "verdict"),
         )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Batch
 
+from invgnn.errors import SuspectError
 from invgnn.perception import attach_head
 from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
@@ -83,6 +84,22 @@ def test_with_a_mark_the_last_quarter_is_eligible(motifs, draw, monkeypatch, mar
     assert (history.best_epoch, history.best_val_acc, history.test_acc) == (best, scores[best], 0.123)
     assert history.val_acc == scores
     assert all(value.equal(states[best][name]) for name, value in model.state_dict().items())
+
+
+def test_only_epochs_with_the_mark_are_eligible(motifs, draw):
+    mark = draw(recipe=Recipe(wait=0.9))
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    history = train(model, motifs, mark, epochs=8)
+    assert [loss > 0 for loss in history.mark_loss] == [False] * 7 + [True]
+    assert history.best_epoch == 7
+
+
+def test_a_mark_that_does_not_fit_fails_before_training(web, draw):
+    sgc = new_model(web, "SGC", 0)
+    told = []
+    with pytest.raises(SuspectError, match="no hidden representation"):
+        train(sgc, web, draw("node"), epochs=10, progress=lambda *step: told.append(step))
+    assert told == []
 
 
 @given(st.lists(st.integers(0, 199), min_size=1, max_size=12))

@@ -69,7 +69,7 @@ class Joint:
         return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.chosen)
 
     def guard(self, task_loss: Tensor) -> Tensor:
-        """The task loss with the mark's beside it, which never works against it: call `backward` on it."""
+        """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
         mark_loss = self.loss()
         return guarded(task_loss, mark_loss, self.seen[1].parameters() if self.seen else ())
 

@@ -23,8 +23,8 @@ class Preflight:
     epochs     of the whole training
     plain      seconds an epoch takes without the mark
     marked     seconds an epoch takes with it
-    bits       evidence after the pilot, by access level: what to expect at least
-    most       the evidence if every bit is read right: what m allows
+    bits       evidence after the pilot, by access level; longer training usually adds to it
+    most       the evidence if every bit is read right: what m and the statistic allow
     """
 
     pilot: int
@@ -48,8 +48,8 @@ class Preflight:
         return (
             f"training takes about {self.marked * self.epochs:.0f} s for {self.epochs} epochs, "
             f"{self.ratio:.1f} times as long as without the mark\n"
-            f"evidence after {self.pilot} epochs: {found} bits; more epochs add to it, "
-            f"up to {self.most:.0f} bits if every one of the carriers is learnt"
+            f"evidence after {self.pilot} epochs: {found} bits; longer training usually adds to it, "
+            f"and {self.most:.0f} bits are the most this mark can give"
         )
 
 
@@ -88,5 +88,6 @@ def preflight(
     plain, _ = run(None)
     marked, twin = run(mark)
     bits = {str(r.access): mark.weigh(mark.read(twin, r.access)).bits() for r in mark.readings}
-    most = null.log_p(mark.bits, mark.bits, mark.context["statistic"]).bits()
+    perfect = null.log_p(mark.bits, mark.bits, mark.context["statistic"]).bits()
+    most = perfect if mark.context["key"] == "keyed" else 0.0  # a plain key has no exact null
     return Preflight(pilot, epochs, plain, marked, bits, most)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from invgnn.errors import ParameterError
 
@@ -28,7 +29,7 @@ class Recipe:
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
-    guard     what of the mark's gradient would raise the task loss is taken out of it (`guarded`)
+    guard     what of the mark's gradient points against the task's is taken out of it (`guarded`)
     extra     further steps on the mark alone after every step on the task
     wait      share of the epochs before the mark joins in: what is learnt after the task lies beside what
               the task needs, and fine-tuning on the task finds less to undo
@@ -58,6 +59,8 @@ class Recipe:
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
+        if self.extra != int(self.extra) or self.simulate != int(self.simulate):
+            raise ParameterError("extra and simulate are numbers of steps", "give whole numbers")
         if not 0 <= self.wait < 1:
             raise ParameterError(f"wait={self.wait} is not in [0, 1)", "0.2 lets the task come first")
         if self.joint and (self.noise or self.simulate):
@@ -118,31 +121,39 @@ def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:
 
 
 def guarded(task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
-    """The sum of both losses, its gradient freed of what in the mark's would raise the task loss.
+    """The sum of both losses, its gradient freed of what in the mark's points against the task's.
 
-    Where the two gradients disagree, the part of the mark's along the task's is taken out: the mark is
-    learnt where the task does not care, which is also where fine-tuning on the task does not look for it.
-    Only the given parameters get a gradient; call `backward` on the result as on any loss.
+    Where the two gradients disagree, the part of the mark's along the task's is taken out, so that a small
+    step along the rest does not raise the task loss. Call `backward` on the result as on any loss. Only
+    the given parameters get a gradient, and hooks on them fire for each loss and for the sum; with a
+    `GradScaler` add the losses instead.
     """
     wanted = [p for p in parameters if p.requires_grad]
-    towards_task = _gradient(task_loss, wanted, retain=True)
-    towards_mark = _gradient(mark_loss, wanted, retain=False)
-    pairs = list(zip(towards_task, towards_mark, strict=True))
-    agree = torch.stack([(a * b).sum() for a, b in pairs]).sum()
-    size = torch.stack([a.square().sum() for a, _ in pairs]).sum()
-    back = 1 + torch.where(size > 0, -agree / size, agree.new_zeros(())).clamp(min=0)
-    both = tuple(torch.add(b, a * back) for a, b in pairs)
-    return torch.as_tensor(_Given.apply((task_loss + mark_loss).detach(), both, *wanted))  # type: ignore[no-untyped-call]
+    towards_task, towards_mark = _gradient(task_loss, wanted), _gradient(mark_loss, wanted)
+    found = [
+        t
+        for t in zip(wanted, towards_task, towards_mark, strict=True)
+        if t[1] is not None or t[2] is not None
+    ]
+    if not found:
+        return task_loss + mark_loss
+    pairs = [tuple(torch.zeros_like(p) if g is None else g for g in both) for p, *both in found]
+    agree, size = (_dot(pairs, other) for other in (1, 0))
+    back = 1 + max(0.0, -agree / size) if size > 0 else 1.0
+    both = tuple(torch.add(mark, task, alpha=back) for task, mark in pairs)
+    value = (task_loss + mark_loss).detach()
+    return torch.as_tensor(_Given.apply(value, both, *(p for p, *_ in found)))  # type: ignore[no-untyped-call]
 
 
-def _gradient(loss: Tensor, parameters: list[Tensor], *, retain: bool) -> list[Tensor]:
-    if not loss.requires_grad:
-        return [torch.zeros_like(p) for p in parameters]
-    return list(
-        torch.autograd.grad(
-            loss, parameters, retain_graph=retain, allow_unused=True, materialize_grads=True
-        )
-    )
+def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]:
+    if not loss.requires_grad or not parameters:
+        return [None] * len(parameters)
+    return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+
+
+def _dot(pairs: Sequence[tuple[Tensor, ...]], other: int) -> float:
+    """Sum of products in double precision: half-precision gradients would vanish."""
+    return float(sum((pair[0].double() * pair[other].double()).sum().item() for pair in pairs))
 
 
 class _Given(torch.autograd.Function):
@@ -154,5 +165,6 @@ class _Given(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        return (None, None, *(outer[0] * gradient for gradient in ctx.gradients))
+        return (None, None, *(outer[0].to(g) * g for g in ctx.gradients))

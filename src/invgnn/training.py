@@ -84,12 +84,15 @@ def train(
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
     held = Collated(task.graphs) if task.level == "graph" else None
     best: dict[str, Tensor] = {}
-    step = 0
+    step, first = 0, epochs
+    if mark is not None:
+        _fits(model, task, mark, held)
+        first = min(round(mark.recipe.wait * epochs), epochs - 1)
     with seeded(seed):
         for epoch in range(epochs):
             model.train()
             total, marked = 0.0, 0.0
-            taught = mark if mark and epoch >= round(mark.recipe.wait * epochs) else None
+            taught = mark if epoch >= first else None
             for batch, rows in _batches(task, held, batch_size):
                 task_loss, mark_loss = _step(model, batch, rows, taught, step, lr)
                 optimiser.zero_grad()
@@ -104,7 +107,7 @@ def train(
             history.loss.append(total)
             history.mark_loss.append(marked)
             history.val_acc.append(accuracy(model, task, task.val, held))
-            settled = mark is None or 4 * (epoch + 1) > 3 * epochs
+            settled = mark is None or (taught is not None and 4 * (epoch + 1) > 3 * epochs)
             if not select or (settled and history.val_acc[-1] > history.best_val_acc):
                 history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
@@ -133,6 +136,14 @@ def _step(
         return task_loss(joint(model)), joint.loss()
     shift = _shift(model, mark, lambda net: task_loss(call(net, batch)), lr)
     return task_loss(call(model, batch)), mark.loss(model, step=step, beside=batch, at=shift)
+
+
+def _fits(model: nn.Module, task: Task, mark: Watermark, held: Collated | None) -> None:
+    """Fail now rather than when the mark joins in: the model cannot be read, or the batch not mixed."""
+    if mark.recipe.joint:
+        mark.mix(task.graphs[0] if held is None else held.batch(task.train[:2]))
+    for reading in mark.readings:
+        mark.read(model, reading.access)
 
 
 def _mark_alone(

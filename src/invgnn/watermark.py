@@ -264,10 +264,10 @@ class Watermark:
         return own_loss(self, model, self._chosen(beside, step), at or {})
 
     def guard(self, model: nn.Module, task_loss: Tensor, **options: Any) -> Tensor:
-        """The task loss with the mark's beside it, which never works against it: call `backward` on it.
+        """Task loss and mark loss in one, the mark's gradient freed of what points against the task's.
 
-        Costs a second backward pass and takes the options of `loss`. Only parameters of this model
-        get a gradient.
+        Call `backward` on it. Costs a second backward pass and takes the options of `loss`. Only parameters
+        of this model get a gradient; see `recipe.guarded`.
         """
         return guarded(task_loss, self.loss(model, **options), model.parameters())
 

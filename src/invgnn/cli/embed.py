@@ -87,7 +87,7 @@ def embed(
     verdict on it would say. In your own training loop this is one line instead:
     loss = task_loss + mark.loss(model)
     """
-    if output is not None:
+    if output is not None and not dry_run:
         check_output(output, overwrite)
     elif not dry_run:
         raise ParameterError("there is nowhere to write the model", "give -o FILE, or --dry-run")

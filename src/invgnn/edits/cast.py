@@ -22,8 +22,11 @@ class Cast(Edit):
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """There and back again, so that the model takes the inputs it took."""
-        kept = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-        return model.to(PRECISIONS[self.precision]).to(kept)
+        with torch.no_grad():
+            for value in (*model.parameters(), *model.buffers()):
+                if value.is_floating_point():
+                    value.copy_(value.to(PRECISIONS[self.precision]))
+        return model
 
     def __repr__(self) -> str:
         return self.precision
