@@ -77,10 +77,12 @@ def test_marks_are_read_everywhere_and_unmarked_twins_are_silent():
     settings = {r["setting"] for r in kept if r["kind"] == "marked"}
     assert settings <= set(module.SEEDS)
     assert len(settings) >= 12
-    for setting in settings:
-        for access in module.access_of(setting, "marked"):
-            assert min(module.evidence(setting, access, "unedited")) > 10, (setting, access)
-            assert max(module.evidence(setting, access, "unedited", "unmarked")) < 15, (setting, access)
+    for r in kept:
+        bits = [float(r[f"{a}_bits"]) for a in ("embedding", "logits", "labels") if r[f"{a}_bits"]]
+        if r["kind"] == "unmarked":
+            assert max(bits) < 15, r
+        elif r["edit"] == "unedited":
+            assert max(bits) > 20, r  # by one reading at least
 
 
 def test_limits_are_students():
