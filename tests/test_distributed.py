@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from invgnn.recipe import Recipe
 from invgnn.secret import Secret
-from invgnn.tasks import _motif_task, new_model
+from invgnn.tasks import motif_task, new_model
 from invgnn.training import Collated
 from invgnn.watermark import Watermark
 
@@ -36,7 +36,7 @@ def work(rank, world, folder):
 
 def teach(rank, world, way):
     """A user's own loop, on this rank's share of every batch."""
-    task = _motif_task(41, 200)
+    task = motif_task(41, 200)
     mark = Watermark.draw(Secret(bytes(32)), task.graphs, m=M, recipe=Recipe(beta=2.0))
     model = new_model(task, "GraphSAGE", 0, hidden_channels=48)  # no batch statistics
     net = DistributedDataParallel(model) if world > 1 else model

@@ -17,13 +17,13 @@ from invgnn.training import Collated
 VECTORS = arrays(np.float64, 4, elements=st.floats(-10, 10))
 
 
-@given(VECTORS, VECTORS, st.floats(0.1, 5))
-def test_the_mark_never_works_against_the_task(task, mark, outer):
+@given(VECTORS, VECTORS, st.floats(0.1, 5), st.none() | st.floats(0.1, 3))
+def test_the_mark_never_works_against_the_task(task, mark, outer, cap):
     """Two linear losses have the vectors themselves as gradients: the rule is seen bare."""
     at = [torch.randn(2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     whole = torch.cat(at)
     a, b = torch.from_numpy(task), torch.from_numpy(mark)
-    (outer * guarded(a @ whole, b @ whole, at)).backward()
+    (outer * guarded(a @ whole, b @ whole, at, cap)).backward()
     got = torch.cat([p.grad for p in at]) / outer
     added = got - a  # what the mark contributes
     size = float(a @ a)
@@ -31,6 +31,9 @@ def test_the_mark_never_works_against_the_task(task, mark, outer):
         return
     assert float(added @ a) >= -1e-9 * max(1.0, size)
     expected = b if float(a @ b) >= 0 else b - (a @ b) / size * a
+    if cap is not None and float(expected.norm()) > 0:
+        assert float(added.norm()) <= cap * size**0.5 * (1 + 1e-6) + 1e-6
+        expected = expected * min(1.0, cap * size**0.5 / float(expected.norm()))
     torch.testing.assert_close(added, expected, atol=1e-6, rtol=1e-6)
 
 

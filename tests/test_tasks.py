@@ -16,7 +16,7 @@ from torch_geometric.utils import to_networkx
 
 from invgnn.errors import DataError, ParameterError
 from invgnn.graphs import Graphs
-from invgnn.tasks import NAMES, _motif_task, _scratch_root, load_task, new_model, parse_setting
+from invgnn.tasks import NAMES, _scratch_root, load_task, motif_task, new_model, parse_setting
 
 SMALL = 60
 
@@ -29,13 +29,13 @@ def bytes_of(task):
 
 def test_motifs_repeat_whatever_the_global_state():
     torch.manual_seed(1)
-    first = bytes_of(_motif_task(41, SMALL))
+    first = bytes_of(motif_task(41, SMALL))
     torch.manual_seed(2)
     np.random.seed(3)  # noqa: NPY002 - PyG's generators read it
-    assert bytes_of(_motif_task(41, SMALL)) == first
-    assert bytes_of(_motif_task(42, SMALL)) != first
+    assert bytes_of(motif_task(41, SMALL)) == first
+    assert bytes_of(motif_task(42, SMALL)) != first
     before = torch.get_rng_state()
-    _motif_task(41, SMALL)
+    motif_task(41, SMALL)
     assert torch.get_rng_state().equal(before)
 
 
@@ -71,7 +71,7 @@ def test_a_task_hands_out_only_training_graphs(task, web):
         (lambda: load_task(""), "unknown task"),
         (lambda: parse_setting("PROTEINS"), "TASK/BACKBONE"),
         (lambda: parse_setting("PROTEINS/GAT"), "TASK/BACKBONE"),
-        (lambda: new_model(_motif_task(1, 10), "GAT", 0), "unknown backbone"),
+        (lambda: new_model(motif_task(1, 10), "GAT", 0), "unknown backbone"),
     ],
 )
 def test_unknown_names(act, message):

@@ -44,3 +44,7 @@ class PassphraseError(FileError):
 
 class ExistingFileError(FileError):
     """Something is there already, and nothing is overwritten unasked."""
+
+
+class EditError(InvgnnError):
+    """An edit that this model does not admit, or a plug-in that is no edit."""

@@ -71,7 +71,8 @@ class Joint:
     def guard(self, task_loss: Tensor) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
         mark_loss = self.loss()
-        return guarded(task_loss, mark_loss, self.seen[1].parameters() if self.seen else ())
+        parameters = self.seen[1].parameters() if self.seen else ()
+        return guarded(task_loss, mark_loss, parameters, self.mark.recipe.cap)
 
 
 def num_graphs(batch: Any) -> int:

@@ -120,7 +120,7 @@ def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
 
     handles = []
     try:
-        for module in _weighted(core) if layer == "auto" else [_find(core, name)]:
+        for module in weighted(core) if layer == "auto" else [_find(core, name)]:
             if layer == "auto" or side == "in":
                 handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
             else:
@@ -149,7 +149,7 @@ def _first_tensor(values: Any) -> Tensor | None:
     return next((v for v in values if isinstance(v, Tensor) and v.is_floating_point()), None)
 
 
-def _weighted(core: nn.Module) -> list[nn.Module]:
+def weighted(core: nn.Module) -> list[nn.Module]:
     """Outermost modules that hold a weight matrix: linear maps and whole convolutions."""
     found: list[nn.Module] = []
     inside: set[nn.Module] = set()

@@ -25,14 +25,15 @@ class Recipe:
               model's answers on task inputs
     joint     carriers ride in the task batch (one forward) instead of a forward of their own
     ratio     share of carriers in a joint batch (node tasks: share of the carriers used per step);
-              None: all of them in every step
+              None: all of them in every step, in `train` at most a dozen times an epoch
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
     guard     what of the mark's gradient points against the task's is taken out of it (`guarded`)
+    cap       with the guard: how many times as hard as the task the mark may pull at most (None: no limit)
     extra     further steps on the mark alone after every step on the task
-    wait      share of the epochs before the mark joins in: what is learnt after the task lies beside what
-              the task needs, and fine-tuning on the task finds less to undo
+    wait      steps on the task before the mark joins in, at most a fifth of all: what is learnt after the
+              task lies beside what the task needs, and fine-tuning on the task finds less to undo
     """
 
     loss: Loss = "logistic"
@@ -44,25 +45,27 @@ class Recipe:
     simulate: int = 0
     penalty: float = 0.0
     guard: bool = True
+    cap: float | None = None
     extra: int = 0
-    wait: float = 0.2
+    wait: int = 20
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
             raise ParameterError(
                 f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
             )
-        weights = (self.beta, self.noise, self.simulate, self.penalty, self.extra)
+        steps = (self.simulate, self.extra, self.wait)
+        weights = (self.beta, self.noise, self.penalty, *steps)
         if not all(value >= 0 for value in weights):
             raise ParameterError(
-                "beta, noise, simulate, penalty and extra are not negative", "the default beta is 1"
+                "beta, noise, simulate, penalty, extra and wait are not negative", "the default beta is 1"
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
-        if self.extra != int(self.extra) or self.simulate != int(self.simulate):
-            raise ParameterError("extra and simulate are numbers of steps", "give whole numbers")
-        if not 0 <= self.wait < 1:
-            raise ParameterError(f"wait={self.wait} is not in [0, 1)", "0.2 lets the task come first")
+        if any(value != int(value) for value in steps):
+            raise ParameterError("simulate, extra and wait are numbers of steps", "give whole numbers")
+        if self.cap is not None and not (self.guard and self.cap > 0):
+            raise ParameterError("a cap is positive and needs the guard", "1: never harder than the task")
         if self.joint and (self.noise or self.simulate):
             raise ParameterError(
                 "weight noise and simulated steps need a forward pass of their own",
@@ -91,12 +94,15 @@ def standardise(answers: Tensor, ordinary: Tensor, natural: Tensor | float = 0.0
     return (answers - ordinary.mean()) / torch.maximum(spread, floor)
 
 
-NAT_SHARE = 0.5
+NAT_SHARE = 0.25
 """How much log-probability counts as one standard deviation."""
+
+SCORE_WEIGHT = 0.5
+"""Weight of the loss at class scores beside that at an embedding: scores are what the task lives on."""
 
 
 def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
-    """Class scores from the model's own ordinary ones, in steps of half a nat.
+    """Class scores from the model's own ordinary ones, in steps of a quarter of a nat.
 
     Scores have a scale of their own: measured by their spread, the mark would gain by making all task
     inputs score alike, which is to say by unlearning the task.
@@ -120,13 +126,15 @@ def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:
     return (perceived - targets).square().mean()
 
 
-def guarded(task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
+def guarded(
+    task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor], cap: float | None = None
+) -> Tensor:
     """The sum of both losses, its gradient freed of what in the mark's points against the task's.
 
     Where the two gradients disagree, the part of the mark's along the task's is taken out, so that a small
-    step along the rest does not raise the task loss. Call `backward` on the result as on any loss. Only
-    the given parameters get a gradient, and hooks on them fire for each loss and for the sum; with a
-    `GradScaler` add the losses instead.
+    step along the rest does not raise the task loss; what is left is at most `cap` times as long as the
+    task's. Call `backward` on the result as on any loss. Only the given parameters get a gradient, and
+    hooks on them fire for each loss and for the sum; with a `GradScaler` add the losses instead.
     """
     wanted = [p for p in parameters if p.requires_grad]
     towards_task, towards_mark = _gradient(task_loss, wanted), _gradient(mark_loss, wanted)
@@ -138,11 +146,18 @@ def guarded(task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor]) 
     if not found:
         return task_loss + mark_loss
     pairs = [tuple(torch.zeros_like(p) if g is None else g for g in both) for p, *both in found]
-    agree, size = (_dot(pairs, other) for other in (1, 0))
-    back = 1 + max(0.0, -agree / size) if size > 0 else 1.0
-    both = tuple(torch.add(mark, task, alpha=back) for task, mark in pairs)
+    back, share = _weights(pairs, cap)
+    both = tuple(torch.add(task.mul(1 + share * back), mark, alpha=share) for task, mark in pairs)
     value = (task_loss + mark_loss).detach()
     return torch.as_tensor(_Given.apply(value, both, *(p for p, *_ in found)))  # type: ignore[no-untyped-call]
+
+
+def _weights(pairs: Sequence[tuple[Tensor, ...]], cap: float | None) -> tuple[float, float]:
+    """How much of the task's gradient frees the mark's of opposition, and the share of the rest to keep."""
+    size, agree, strength = _dot(pairs, 0, 0), _dot(pairs, 0, 1), _dot(pairs, 1, 1)
+    back = max(0.0, -agree / size) if size > 0 else 0.0
+    free = max(0.0, strength - back * back * size) ** 0.5
+    return back, 1.0 if cap is None or free == 0 else min(1.0, cap * size**0.5 / free)
 
 
 def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]:
@@ -151,9 +166,9 @@ def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]
     return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
 
 
-def _dot(pairs: Sequence[tuple[Tensor, ...]], other: int) -> float:
+def _dot(pairs: Sequence[tuple[Tensor, ...]], one: int, other: int) -> float:
     """Sum of products in double precision: half-precision gradients would vanish."""
-    return float(sum((pair[0].double() * pair[other].double()).sum().item() for pair in pairs))
+    return float(sum((pair[one].double() * pair[other].double()).sum().item() for pair in pairs))
 
 
 class _Given(torch.autograd.Function):

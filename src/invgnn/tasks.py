@@ -82,7 +82,7 @@ def load_task(name: str, seed: int = 41) -> Task:
     of a download; it is only read.
     """
     if name == "BA-2motif":
-        return _motif_task(seed)
+        return motif_task(seed)
     if name not in _LOADERS:
         raise ParameterError(f"unknown task {name!r}", f"choose one of {', '.join(NAMES)}")
     loader, split, level = _LOADERS[name]
@@ -143,7 +143,7 @@ class _scratch_root:
 COLOURS = 4
 
 
-def _motif_task(seed: int, count: int = 1000) -> Task:
+def motif_task(seed: int, count: int = 1000) -> Task:
     """Barabási-Albert graphs carrying a house or a five-cycle; nodes are coloured at random.
 
     A generated task, embedded so that everything runs with no download. The colours are independent

@@ -16,7 +16,7 @@ from invgnn.perception import gradient_penalty
 from invgnn.query import observe, to_batch, unwrap, weight_of
 from invgnn.randomness import kept
 from invgnn.reading import Observation, Reading, answer, natural_spread
-from invgnn.recipe import in_nats, logistic_loss, mse_loss, perception_loss, standardise
+from invgnn.recipe import SCORE_WEIGHT, in_nats, logistic_loss, mse_loss, perception_loss, standardise
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -70,7 +70,8 @@ def observed_loss(
             measured = standardise(measured, said[ordinary], natural_spread(seen, reading, ordinary))
         elif reading.access == "logits":
             measured = in_nats(measured, said[ordinary])
-        losses.append(_reading_loss(mark, reading, measured, chosen))
+        weight = SCORE_WEIGHT if reading.access == "logits" else 1.0
+        losses.append(weight * _reading_loss(mark, reading, measured, chosen))
         if mark.recipe.penalty and reading.access == "perception":
             weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
             losses[-1] = losses[-1] + mark.recipe.penalty * gradient_penalty(said[carriers], weights)

@@ -249,7 +249,7 @@ class Watermark:
         self,
         model: nn.Module,
         *,
-        step: int = 0,
+        step: int | None = None,
         beside: Any = None,
         at: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
@@ -257,9 +257,9 @@ class Watermark:
 
         The pass runs in the model's present mode, over carriers and ordinary inputs together, on
         copies of the buffers: mode, statistics and random state stay exactly as they were. With
-        `recipe.ratio` a subset of the carriers is used, sized by the task batch `beside` it and chosen
-        by the `step`. `at` evaluates with every named parameter shifted (weight noise, simulated
-        fine-tuning) while the gradient goes to the parameters themselves.
+        `recipe.ratio` the carriers take turns, as many as the task batch `beside` them allows, chosen
+        by the number of the optimiser `step`. `at` evaluates with every named parameter shifted (weight
+        noise, simulated fine-tuning) while the gradient goes to the parameters themselves.
         """
         return own_loss(self, model, self._chosen(beside, step), at or {})
 
@@ -269,21 +269,24 @@ class Watermark:
         Call `backward` on it. Costs a second backward pass and takes the options of `loss`. Only parameters
         of this model get a gradient; see `recipe.guarded`.
         """
-        return guarded(task_loss, self.loss(model, **options), model.parameters())
+        return guarded(task_loss, self.loss(model, **options), model.parameters(), self.recipe.cap)
 
-    def mix(self, batch: Any, *, step: int = 0) -> Joint:
+    def mix(self, batch: Any, *, step: int | None = None) -> Joint:
         """The task batch with the carriers in it: call the result on the model, then take its loss.
 
-        `recipe.ratio` decides how many carriers ride along; None means all. Call `step` with the
-        number of the optimiser step so that every carrier gets its turn.
+        All of them ride along, or with `recipe.ratio` a share that changes with the number of the
+        optimiser `step`.
         """
         return Joint(self, batch, self._chosen(batch, step))
 
-    def _chosen(self, batch: Any, step: int) -> NDArray[np.int64] | None:
+    def _chosen(self, batch: Any, step: int | None) -> NDArray[np.int64] | None:
         if self.recipe.ratio is None:
             return None
-        if batch is None:
-            raise ParameterError("a ratio is a share of a batch", "pass beside=batch")
+        if batch is None or step is None:
+            raise ParameterError(
+                "with a ratio the carriers take turns: a share of which batch, at which step?",
+                "pass the batch and the number of the optimiser step",
+            )
         if self.context["level"] == "node":  # one graph has no share to speak of: a share of the carriers
             return self.subset(step, max(1, round(self.recipe.ratio * self.m)))
         share = self.recipe.ratio / (1 - self.recipe.ratio)

@@ -114,7 +114,7 @@ def embed(
     model = new_model(loaded, backbone, seed)
     if start:
         model = _load_start(start, model, task)
-        held = held.replace(recipe=replace(held.recipe, wait=0.0))  # it knows its task already
+        held = held.replace(recipe=replace(held.recipe, wait=0))  # it knows its task already
     epochs = epochs or (20 if start else 100)
     if dry_run:
         return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed)

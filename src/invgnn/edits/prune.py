@@ -22,7 +22,7 @@ class Prune(Edit):
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Zero the weights below the global quantile of magnitudes."""
         weights = weight_matrices(model)
-        sizes = torch.cat([w.abs().view(-1) for w in weights])
+        sizes = torch.cat([w.abs().flatten() for w in weights])
         limit = sizes.kthvalue(max(1, int(self.share * sizes.numel()))).values
         for weight in weights:
             weight.masked_fill_(weight.abs() <= limit, 0)

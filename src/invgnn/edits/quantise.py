@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.edits.edit import Edit, weight_matrices
-from invgnn.errors import ParameterError, SuspectError
+from invgnn.errors import EditError, ParameterError
 from invgnn.tasks import Task
 
 
@@ -27,7 +27,7 @@ class Quantise(Edit):
             changed += int((rounded != weight).sum())
             weight.copy_(rounded)
         if not changed:
-            raise SuspectError("quantisation changed no weight", "does the model have weights?")
+            raise EditError("quantisation changed no weight", "it is zero, or quantised already")
         return model
 
     def __repr__(self) -> str:

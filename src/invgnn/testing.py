@@ -1,0 +1,155 @@
+"""Checks for authors of plug-ins: what every edit promises, tried out."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from invgnn.edits import Edit
+from invgnn.edits.layers import scores
+from invgnn.edits.units import TOLERANCE, difference
+from invgnn.errors import ParameterError
+from invgnn.models import Level
+from invgnn.randomness import seeded
+from invgnn.tasks import Task, motif_task, new_model
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def check_edit(edit: Edit, model: nn.Module | None = None, task: Task | None = None) -> None:
+    """Try an edit out and raise an AssertionError that says which promise it breaks.
+
+    An edit leaves the original, the task and the random states alone, and gives a model of its own in
+    evaluation mode with finite scores of the right shape, the same one every time, that differs from the
+    original as far as `same_architecture` and `same_function` allow. Without a model, a small GIN is
+    edited; without a task, one on generated graphs and one on the nodes of a generated graph.
+    """
+    if task is not None:
+        _check(edit, new_model(task, "GIN", 0, hidden_channels=8) if model is None else model, task)
+    elif model is not None:
+        raise ParameterError("a model without a task", "pass task= with the data the model was made for")
+    else:
+        for level in ("graph", "node"):
+            check_edit(edit, task=small_task(level))
+
+
+def small_task(level: Level) -> Task:
+    """A generated task with 40 graphs, or with the nodes of them all as one graph."""
+    whole = motif_task(0, count=40)
+    if level == "graph":
+        return whole
+    union = Batch.from_data_list(whole.graphs)
+    degree = torch.bincount(union.edge_index[0], minlength=int(union.num_nodes))
+    graph = Data(x=union.x, edge_index=union.edge_index, y=(degree > degree.median()).long())
+    order = torch.arange(len(degree))
+    return Task("motif nodes", "node", [graph], order[:400], order[400:500], order[500:], 2, "generated")
+
+
+def _check(edit: Edit, model: nn.Module, task: Task) -> None:
+    _require(isinstance(edit, Edit), f"a {type(edit).__name__} does not derive from invgnn.edits.Edit")
+    name = repr(edit)
+    _check_name(name, repr(copy.deepcopy(edit)))
+    original = copy.deepcopy(model).train()  # the author's own model is safe, and a change of mode shows
+    before, data = _seen(original), _data(task)
+    first = edit(original, task)
+    changed = [what for what, value in _seen(original).items() if value != before[what]]
+    _require(not changed, f"{name}: the original's {', '.join(changed)} changed; work on the copy")
+    _require(_data(task) == data, f"{name}: the task's own data changed; clone what you alter")
+    _check_result(edit, original, first, task)
+    with seeded(1):  # other global states than before: they must not matter
+        again = edit(original, task)
+    _require(
+        _weights(first) == _weights(again),
+        f"{name}: two runs differ; draw from the global generators inside `apply`, which are seeded for it",
+    )
+    _require(repr(edit) == name, f"{name}: repr() became {edit!r} after use; it names a row of a table")
+
+
+def _check_name(name: str, of_copy: str) -> None:
+    plain = bool(name.strip()) and len(name.splitlines()) == 1
+    _require(plain, f"repr() gives {name!r}; it names a row of a table: one short line")
+    stable = " at 0x" not in name and name == of_copy
+    _require(stable, f"repr() gives {name!r}, which names one object in memory; describe the edit instead")
+
+
+def _check_result(edit: Edit, original: nn.Module, edited: nn.Module, task: Task) -> None:
+    shared = _storage(original) & _storage(edited)
+    _require(not shared, f"{edit!r}: the edited model shares memory with the original; copy what you keep")
+    training = [name or "the model" for name, part in edited.named_modules() if part.training]
+    _require(not training, f"{edit!r}: {', '.join(training)} left in training mode; call eval()")
+    _require(_weights(edited) != _weights(original), f"{edit!r}: nothing changed; refuse with an EditError")
+    finite = all(bool(value.isfinite().all()) for value in _tensors(edited).values())
+    _require(finite, f"{edit!r}: weights are NaN or infinite")
+    if edit.same_architecture:
+        _require(
+            _shapes(edited) == _shapes(original),
+            f"{edit!r}: the state dict has other names, shapes or types; set same_architecture = False",
+        )
+        _require(_hooks(edited) == _hooks(original), f"{edit!r}: hooks stay behind; remove them")
+    ours, theirs = scores(original, task), scores(edited, task)
+    wrong = f"scores of shape {tuple(theirs.shape)}, not {tuple(ours.shape)}"
+    _require(ours.shape == theirs.shape, f"{edit!r}: the edited model gives {wrong}")
+    _require(bool(theirs.isfinite().all()), f"{edit!r}: scores are NaN or infinite")
+    if edit.same_function:
+        error = difference(ours, theirs)
+        _require(error <= TOLERANCE, f"{edit!r}: scores differ by {error:.1e}, but same_function = True")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
+
+
+def _weights(model: nn.Module) -> dict[str, bytes]:
+    """Parameters and buffers, to the last bit."""
+    return {name: _bytes(value) for name, value in _tensors(model).items()}
+
+
+def _bytes(value: Tensor) -> bytes:
+    flat = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    return bytes(flat.numpy().tobytes())
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[Any, Any]]:
+    return {name: (value.shape, value.dtype) for name, value in _tensors(model).items()}
+
+
+def _hooks(model: nn.Module) -> list[int]:
+    return [len(getattr(part, kind)) for part in model.modules() for kind in _HOOKS]
+
+
+def _storage(model: nn.Module) -> set[int]:
+    values = (*model.parameters(), *model.buffers())
+    return {value.untyped_storage().data_ptr() for value in values if value.numel()}
+
+
+def _data(task: Task) -> list[bytes]:
+    """Everything of a task that a careless edit could alter."""
+    held = [value for graph in task.graphs for value in graph.to_dict().values()]
+    return [_bytes(value) for value in (*held, task.train, task.val, task.test) if torch.is_tensor(value)]
+
+
+def _seen(model: nn.Module) -> dict[str, object]:
+    """All there is to see of an original and of the random states, as comparable values."""
+    parameters = list(model.parameters())
+    return {
+        "weights or buffers": _weights(model),
+        "tensors": [id(value) for value in (*parameters, *model.buffers())],
+        "gradients": [None if p.grad is None else _bytes(p.grad) for p in parameters],
+        "requires_grad": [p.requires_grad for p in parameters],
+        "modules or training mode": [(n, type(m), m.training) for n, m in model.named_modules()],
+        "hooks": _hooks(model),
+        "surroundings, the random state of torch,": _bytes(torch.get_rng_state()),
+        "surroundings, the random state of numpy,": str(np.random.get_state()),  # noqa: NPY002 - to compare
+        "surroundings, the random state of Python,": random.getstate(),
+    }

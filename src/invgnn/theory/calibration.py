@@ -1,0 +1,175 @@
+"""The weight of a mark for a task: what Theorem 1 certifies, what accuracy allows, and what embeds."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from invgnn.carriers import Reference
+from invgnn.graphs import Graphs
+from invgnn.perception import attach_head
+from invgnn.randomness import seeded
+from invgnn.recipe import Recipe
+from invgnn.secret import Secret, public_stream
+from invgnn.tasks import Task, load_task, new_model, parse_setting
+from invgnn.theory.imperceptibility import Imperceptibility, beta_max, check_theorem
+from invgnn.theory.lipschitz import BUFFER, Lipschitz, perception_norms
+from invgnn.theory.neighbourhood import State, TaskLoss, place_of, squared, survey
+from invgnn.theory.outcome import Calibration, Plan, Trial
+from invgnn.training import train
+from invgnn.watermark import Watermark
+
+Tick = Callable[[int], None]
+Stage = Callable[[str, int], AbstractContextManager[Tick]]
+"""Opens a stage of the work, given its name and size; told the work done."""
+
+
+@contextmanager
+def quiet(label: str, total: int) -> Iterator[Tick]:
+    """A stage that tells nobody."""
+    yield lambda done: None
+
+
+def calibrate(
+    setting: str, plan: Plan | None = None, *, task: Task | None = None, stage: Stage = quiet
+) -> Calibration:
+    """The certified and the useful weight of a mark for a setting like `PROTEINS/GIN`.
+
+    The mark is drawn from a published stream: its constants need no secret, and it is thrown away.
+    """
+    name, backbone = parse_setting(setting)
+    plan = plan or Plan()
+    work = _Work(setting, plan, task or load_task(name, plan.seed), backbone, stage)
+    with stage(f"trying {len(plan.grid)} weights and none", (len(plan.grid) + 1) * plan.marked) as tick:
+        control = work.trial(0.0, tick)
+        trials = tuple(work.trial(beta, tick) for beta in sorted(plan.grid))
+    found = Calibration(
+        setting=setting,
+        plan=plan,
+        curvature=work.curvature,
+        lipschitz=work.lipschitz,
+        radius=work.around.radius,
+        control=control,
+        trials=trials,
+        chosen=control,
+    )
+    limit = min(found.certified, found.accurate.beta if found.accurate else math.inf)
+    return replace(found, chosen=work.reduced(limit, control))
+
+
+class _Work:
+    """The unmarked model, what was recorded about it, and trials from it on."""
+
+    def __init__(self, setting: str, plan: Plan, task: Task, backbone: str, stage: Stage) -> None:
+        self.plan, self.task, self.stage = plan, task, stage
+        reference = Reference.of(task.data)
+        self.mark = _draw(setting, plan, reference)
+        self.model = new_model(task, backbone, plan.seed)
+        if plan.access == "perception":
+            with seeded(plan.seed):
+                attach_head(self.model, _width(self.model))
+        states = self._train()
+        self.loss = TaskLoss(task)
+        with stage("recording checkpoints", len(states)) as tick:
+            self.around = survey(self.model, self.loss, states, lr=plan.lr / 10, tick=tick)
+        self.curvature = self.around.curvature()
+        self.lipschitz = self._steepness(_some(reference.graphs, plan.graphs), states)
+
+    def _train(self) -> list[State]:
+        """Train without the mark; the last checkpoints."""
+        plan, states = self.plan, list[State]()
+        with self.stage("training without the mark", plan.epochs) as tick:
+
+            def keep(done: int, total: int) -> None:
+                if done > total - plan.checkpoints:
+                    states.append(copy.deepcopy(self.model.state_dict()))
+                tick(1)
+
+            train(self.model, self.task, epochs=plan.epochs, lr=plan.lr, seed=plan.seed, progress=keep)
+        return states
+
+    def _steepness(self, graphs: Graphs, states: list[State]) -> Lipschitz:
+        """L_s at the kept checkpoint; on the carriers also at the first and the last recorded one."""
+        carriers = self.mark.carriers
+        with self.stage("measuring the perception's gradients", len(graphs) + 3 * len(carriers)) as tick:
+            here = perception_norms(self.model, self.mark, Graphs.concat([graphs, carriers]), progress=tick)
+            twin, nearby = copy.deepcopy(self.model), []
+            for state in (states[0], states[-1]):
+                twin.load_state_dict(state)
+                nearby.append(perception_norms(twin, self.mark, carriers, progress=tick).max())
+        return Lipschitz(float(here.max()), BUFFER, float(max(nearby)))
+
+    @cached_property
+    def certified(self) -> float:
+        return beta_max(self.curvature.envelope, self.plan.eps, self.lipschitz.value)
+
+    def trial(self, beta: float, tick: Tick) -> Trial:
+        """Train on from the unmarked model: the plain sum of both losses, as the theorem has it."""
+        plan, twin = self.plan, copy.deepcopy(self.model)
+        mark = self.mark.replace(recipe=replace(self.mark.recipe, beta=beta))
+        options: dict[str, Any] = {"epochs": plan.marked, "lr": plan.lr, "seed": plan.seed + 1}
+        history = train(twin, self.task, mark, progress=lambda done, total: tick(1), **options)
+        found = mark.weigh(mark.read(twin))
+        return Trial(
+            val_acc=history.best_val_acc,
+            test_acc=history.test_acc,
+            t=found.t,
+            m=mark.m,
+            bits=found.bits() if mark.context["key"] == "keyed" else None,
+            alpha=plan.alpha,
+            theorem=self._theorem(twin, beta),
+        )
+
+    def _theorem(self, model: nn.Module, beta: float) -> Imperceptibility:
+        value, gradient = self.loss(model)
+        return check_theorem(
+            beta=beta,
+            beta_max=self.certified,
+            eps=self.plan.eps,
+            gap=value - self.around.least,
+            gradient=math.sqrt(squared(gradient)),
+            lipschitz=self.lipschitz.value,
+            distance=self.around.distance(place_of(model, gradient)),
+            radius=self.around.radius,
+            covered=self.lipschitz.covers,
+            fixed_buffers=not any(True for _ in model.buffers()),
+        )
+
+    def reduced(self, beta: float, control: Trial) -> Trial:
+        """A trial at this weight, halved while training leaves the neighbourhood because of the mark.
+
+        Where training without the mark leaves it too, no smaller weight can help and none is tried.
+        """
+        with self.stage("training at the certified weight", self.plan.marked) as tick:
+            trial = self.trial(beta, tick)
+        for _ in range(self.plan.retries if control.theorem.inside else 0):
+            if trial.theorem.inside:
+                break
+            with self.stage("outside the neighbourhood: half the weight", self.plan.marked) as tick:
+                trial = self.trial(trial.beta / 2, tick)
+        return trial
+
+
+def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
+    key: Any = "plain" if plan.access == "perception" else "keyed"
+    recipe = Recipe(loss="mse", guard=False, wait=0)
+    secret = Secret(public_stream("calibration", setting, plan.seed).bytes(32))
+    return Watermark.draw(secret, reference, m=plan.m, access=plan.access, key=key, recipe=recipe)
+
+
+def _width(model: Any) -> int:
+    return int(model.architecture["hidden_channels"])
+
+
+def _some(graphs: Graphs, count: int) -> Graphs:
+    """So many of the graphs, the same for everyone."""
+    order = public_stream("calibration graphs", len(graphs)).permutation(len(graphs))
+    return graphs.take(np.sort(order[:count]))

@@ -1,0 +1,133 @@
+"""The fewest parameters that remove a mark, by integer programming: the optimum, or a bound on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from invgnn.errors import ParameterError
+from invgnn.graphs import Floats
+from invgnn.theory.cover import EXACT, TOLERANCE
+from invgnn.theory.removal import Removal, removes
+from invgnn.theory.statement import Assumption, Statement
+
+SLACK = 1e-6  # how far past its threshold a flipped bit must lie, in units of its row
+INFEASIBLE = 2  # scipy's status
+MONOTONE = Assumption("the decoder is monotone: no weight is negative", True)
+
+
+@dataclass(frozen=True, eq=False)
+class Fewest(Statement):
+    """The change with the fewest parameters that leaves T below tau, and the least number proved."""
+
+    delta: Floats
+    t: int
+    tau: int
+    least: int
+
+    @property
+    def changed(self) -> int:
+        return int(np.count_nonzero(self.delta))
+
+    @property
+    def gap(self) -> int:
+        """By how many parameters it may miss the optimum; 0 if it is proved optimal."""
+        return self.changed - self.least
+
+
+def fewest_changes(instance: Removal, tau: int = 1, seconds: float = math.inf) -> Fewest | None:
+    """You get the fewest parameters to change so that fewer than tau bits are right; None if none do.
+
+    Guarantee: optimal if `gap` is 0, among changes within the instance's reach that pass each flipped
+    threshold by a millionth of its row; the change found is checked by `removes`. Without a reach this
+    needs a key of equal bits, where one direction is enough and larger steps gain nothing.
+    """
+    if not 1 <= tau <= instance.m + 1:
+        raise ParameterError(f"tau is {tau} for {instance.m} bits", "use 1 (flip all) to m")
+    program = _program(instance, tau)
+    found = program.solve(seconds=seconds)
+    if found.status == INFEASIBLE:
+        return None
+    if found.x is None:
+        raise ParameterError(f"nothing found in {seconds} s", "allow the solver more time")
+    # Whole numbers are whole to a millionth only, which a large reach magnifies: once more, fixed.
+    steps = program.change(program.solve(fixed=found.x.round()))
+    delta = np.clip(instance.amplitude * steps, -instance.reach, instance.reach)
+    if not removes(instance, delta, delta.size, tau):
+        advice = "lower the reach: the numbers differ too much in size for the solver"
+        raise ParameterError("the change found does not pass the check", advice)
+    least = min(math.ceil(found.mip_dual_bound - TOLERANCE), int(np.count_nonzero(delta)))
+    rests = (MONOTONE, EXACT, Assumption(f"no parameter changes by more than {instance.reach:g}"))
+    return Fewest(delta, int(instance.matches(delta)), tau, least, assumptions=rests)
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """Variables: parameters raised, lowered (0 or 1), by how much up, down, and bits wrong (0 or 1)."""
+
+    d: int
+    m: int
+    reach: float
+    rows: list[LinearConstraint]
+
+    def solve(self, seconds: float = math.inf, fixed: Floats | None = None) -> Any:
+        """Minimise the number of changed parameters, or find amounts for `fixed` whole numbers."""
+        whole = np.concatenate([np.ones(2 * self.d), np.zeros(2 * self.d), np.ones(self.m)])
+        lower, upper = np.zeros(whole.size), np.where(whole == 1, 1.0, self.reach)
+        if fixed is not None:
+            lower, upper = np.where(whole == 1, fixed, lower), np.where(whole == 1, fixed, upper)
+        return milp(
+            np.append(np.ones(2 * self.d), np.zeros(2 * self.d + self.m)),
+            integrality=whole if fixed is None else None,
+            bounds=Bounds(lower, upper),
+            constraints=self.rows,
+            options={"time_limit": seconds} if math.isfinite(seconds) else {},
+        )
+
+    def change(self, solved: Any) -> Floats:
+        """The change in a solution, each parameter's at least 1 or exactly 0; all 0 without a solution."""
+        if solved.x is None:
+            return np.zeros(self.d)
+        raised, lowered, up, down = solved.x[: 4 * self.d].reshape(4, self.d)
+        up = np.where(raised > 0.5, np.clip(up, 1.0, self.reach), 0.0)
+        return np.asarray(up - np.where(lowered > 0.5, np.clip(down, 1.0, self.reach), 0.0))
+
+
+def _program(instance: Removal, tau: int) -> _Program:
+    """The instance in units of its amplitude, every row scaled to weights of at most 1."""
+    m, d = instance.weights.shape
+    scale = instance.weights.max(axis=1) * instance.amplitude
+    scale[scale == 0] = 1.0  # a bit that nothing moves
+    weights = instance.weights * instance.amplitude / scale[:, None]
+    side = np.where(instance.expected, -1.0, 1.0)  # wrong is up for an expected 0, down for a 1
+    needs = side * (instance.thresholds - instance.weights @ instance.theta) / scale + SLACK
+    reach = _reach(instance, weights, needs)
+    push = side[:, None] * weights
+    free = np.maximum(needs + reach * weights.sum(axis=1), 0.0)  # a bit left right asks for nothing
+    wrong = np.hstack([np.zeros((m, 2 * d)), push, -push, -np.diag(free)])
+    count = np.append(np.zeros(4 * d), np.ones(m))
+    rows = [LinearConstraint(wrong, lb=needs - free), LinearConstraint(count, lb=m - tau + 1)]
+    return _Program(d, m, reach, [*rows, *_links(d, m, reach)])
+
+
+def _links(d: int, m: int, reach: float) -> list[LinearConstraint]:
+    """A parameter goes one way at most, and by 1 to `reach` if it goes, by nothing if not."""
+    one, none, bits = np.eye(d), np.zeros((d, d)), np.zeros((d, m))
+    ways = np.hstack([one, one, none, none, bits])
+    least = np.block([[-one, none, one, none, bits], [none, -one, none, one, bits]])
+    most = np.block([[-reach * one, none, one, none, bits], [none, -reach * one, none, one, bits]])
+    return [LinearConstraint(ways, ub=1), LinearConstraint(least, lb=0), LinearConstraint(most, ub=0)]
+
+
+def _reach(instance: Removal, weights: Floats, needs: Floats) -> float:
+    if math.isfinite(instance.reach):
+        return instance.reach / instance.amplitude
+    if np.ptp(instance.expected.astype(int)):
+        raise ParameterError("bits must move both ways, without limit", "give the instance a reach")
+    # Pushing one way, a parameter alone can be moved far enough for every bit it touches.
+    steps = np.divide(needs[:, None], weights, out=np.ones_like(weights), where=weights > 0)
+    return max(1.0, float(steps.max()))

@@ -1,0 +1,121 @@
+"""How strong a mark may be so that the task does not notice: Theorem 1, its bound, and its check."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from invgnn.errors import ParameterError
+from invgnn.theory.statement import Assumption, Standing, Statement
+
+Bound = Literal["corrected", "paper"]
+"""`corrected`: what the proof shows. `paper`: twice as large, as the theorem is printed; unsound."""
+
+
+def beta_max(mu: float, eps: float, lipschitz: float, bound: Bound = "corrected") -> float:
+    """The largest weight β of the mark for which Theorem 1 promises a task loss within `eps` of the best.
+
+    mu         of ½‖∇L‖² ≥ μ (L - L*) around the minimum
+    eps        tolerated increase of the task loss
+    lipschitz  bound on ‖∇s(G)‖ over all carriers
+
+    Guarantee: at an interior minimiser of L + β · mean (s - t)² with s, t in [0, 1] the task's gradient is
+    at most 2 β L_s, so the gap is at most 2 β² L_s² / μ, which is `eps` at the corrected bound. The
+    literal bound of the paper forgets the 2 and allows a gap of 4 `eps`.
+    """
+    if bound not in get_args(Bound):
+        raise ParameterError(f"unknown bound {bound!r}", f"choose one of {', '.join(get_args(Bound))}")
+    _check(mu, eps, lipschitz)
+    if lipschitz == 0:
+        return math.inf
+    literal = math.sqrt(2 * mu * eps) / lipschitz
+    return literal if bound == "paper" else literal / 2
+
+
+def gap_bound(beta: float, mu: float, lipschitz: float) -> float:
+    """How far above the best the task loss can be at a weight β, as the proof shows: 2 β² L_s² / μ."""
+    _check(mu, beta, lipschitz)
+    pull = 2 * (beta * lipschitz) ** 2
+    return 0.0 if pull == 0 else pull / mu if mu > 0 else math.inf
+
+
+def _check(mu: float, size: float, lipschitz: float) -> None:
+    if not all(0 <= value < math.inf for value in (mu, size, lipschitz)):
+        raise ParameterError(
+            f"mu={mu}, eps or beta={size}, L_s={lipschitz}", "none of them is negative or infinite"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imperceptibility(Statement):
+    """Theorem 1 held against a trained model.
+
+    beta       weight it was trained with
+    beta_max   the most that is certified for `eps`
+    gap        its task loss less that of the reference, as measured
+    gradient   norm of its task gradient; the proof says at most `pull` = 2 β L_s
+    distance   of its parameters from the reference; the inequality was seen within `radius`
+
+    Guarantee: if `checked`, the gap is at most `eps` by the theorem; `standing` says what was measured.
+    """
+
+    beta: float
+    beta_max: float
+    eps: float
+    gap: float
+    gradient: float
+    pull: float
+    distance: float
+    radius: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the model lies where the inequality was seen to hold."""
+        return self.distance <= self.radius
+
+    @property
+    def standing(self) -> Standing:
+        """`vacuous` above the certified weight: then the theorem promises nothing."""
+        if self.beta > self.beta_max:
+            return "vacuous"
+        return "held" if self.gap <= self.eps else "did not hold"
+
+
+def check_theorem(
+    *,
+    beta: float,
+    beta_max: float,
+    eps: float,
+    gap: float,
+    gradient: float,
+    lipschitz: float,
+    distance: float,
+    radius: float,
+    covered: bool | None = None,
+    fixed_buffers: bool | None = None,
+) -> Imperceptibility:
+    """The theorem on one trained model, each of its assumptions looked at where that is possible."""
+    pull = 2 * beta * lipschitz
+    return Imperceptibility(
+        beta=beta,
+        beta_max=beta_max,
+        eps=eps,
+        gap=gap,
+        gradient=gradient,
+        pull=pull,
+        distance=distance,
+        radius=radius,
+        assumptions=(
+            Assumption("the weight is at most the certified one", beta <= beta_max),
+            Assumption(
+                "training ended at a minimum of the sum: task gradient <= 2 beta L_s", gradient <= pull
+            ),
+            Assumption("the model lies in the neighbourhood of the fit", distance <= radius),
+            Assumption(
+                "the task loss is one function of the parameters: no running statistics", fixed_buffers
+            ),
+            Assumption("L_s bounds the perception's gradients at other checkpoints too", covered),
+            Assumption("the inequality holds throughout the neighbourhood"),
+        ),
+    )

@@ -1,0 +1,224 @@
+"""ρ₀, the paper's measure of dependence between carriers, and why nothing here rests on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import t as student
+from torch import nn
+
+from invgnn.errors import ParameterError
+from invgnn.graphs import Bools, Floats, Graphs
+from invgnn.null import empirical_p
+from invgnn.theory.lipschitz import perceived
+from invgnn.theory.portrait import portrait
+from invgnn.theory.statement import Assumption, Statement
+from invgnn.watermark import Watermark
+
+WEAK = 1e-3  # what the paper asks of ρ₀
+
+
+def weakening(rho0: float) -> float:
+    """The paper's factor c = min(4 ρ₀, ½) by which dependence weakens Hoeffding's exponent."""
+    _check_rho(rho0)
+    return min(4 * rho0, 0.5)
+
+
+def block_length(rho0: float) -> int:
+    """The length ⌈ρ₀^-½⌉ of the blocks that the paper treats as independent."""
+    _check_rho(rho0)
+    if rho0 == 0:
+        raise ParameterError("blocks for rho0 = 0 have no end", "independent carriers need no blocks")
+    return math.ceil(1 / math.sqrt(rho0))
+
+
+def blocks(m: int, rho0: float) -> int:
+    """How many whole blocks m carriers make: the sample size that the blocking argument really has."""
+    return m // block_length(rho0)
+
+
+def _check_rho(rho0: float) -> None:
+    if not 0 <= rho0 <= 1:
+        raise ParameterError(f"rho0 is {rho0}", "give a correlation from 0 to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maximum(Statement):
+    """A largest absolute correlation beside what chance alone makes of it.
+
+    value     the maximum
+    kept      the maximum of those that pass Benjamini-Hochberg; 0 if none does
+    passing   how many do, of `pairs`
+    expected  the median of the maximum under the permutation null
+    p         how often that null's maximum is as large
+    """
+
+    value: float
+    kept: float
+    passing: int
+    pairs: int
+    expected: float
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixing(Statement):
+    """Both estimates of ρ₀ for a set of m carriers.
+
+    bank       over pairs of carriers, each pair correlated across the statistics
+    proxies    over lags in the order of the carriers, of the perception and of the invariant: the larger
+
+    Guarantee: none, and none is needed. Correlations of some statistics bound those of no other; pairwise
+    correlations, however small, do not make Hoeffding's inequality true (`xor_bits`); and the exact null
+    of a keyed mark holds whatever the carriers' dependence. It is reported because the paper reports it.
+    """
+
+    m: int
+    statistics: int
+    bank: Maximum
+    proxies: Maximum
+
+    @property
+    def rho0(self) -> float:
+        """The larger of both estimates."""
+        return max(self.bank.value, self.proxies.value)
+
+    @property
+    def c(self) -> float:
+        """The paper's weakening factor for it."""
+        return weakening(self.rho0)
+
+
+def mixing(
+    graphs: Graphs,
+    perception: ArrayLike,
+    invariant: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    permutations: int = 200,
+) -> Mixing:
+    """ρ₀ by both of the paper's estimators, each with its permutation null."""
+    bank = standard_columns(portrait(graphs, perception))
+    series = standard_columns(np.column_stack([perception, invariant]))
+    found, lags = bank_maximum(bank, rng, permutations), lag_maximum(series, rng, permutations)
+    weak = max(found.value, lags.value) <= WEAK
+    return Mixing(
+        m=len(graphs),
+        statistics=int(bank.any(axis=0).sum()),
+        bank=found,
+        proxies=lags,
+        assumptions=(
+            Assumption(f"both estimates are at most {WEAK}, as the paper asks", weak),
+            Assumption("every measurable function of the carriers is as weakly correlated as these"),
+            Assumption("weak pairwise correlation makes Hoeffding's inequality hold", False),
+        ),
+    )
+
+
+def mixing_of(mark: Watermark, model: nn.Module, rng: np.random.Generator, **options: int) -> Mixing:
+    """The same for a mark's carriers as a model perceives them."""
+    return mixing(mark.carriers, perceived(model, mark, mark.carriers), mark.perceived, rng, **options)
+
+
+def standard_columns(values: ArrayLike) -> Floats:
+    """Every column with mean 0 and variance 1; a constant column is 0."""
+    table = np.asarray(values, dtype=np.float64)
+    apart = table - table.mean(axis=0)
+    spread = apart.std(axis=0)
+    real = spread > 1e-12 * np.maximum(np.abs(table).max(axis=0, initial=0.0), 1e-300)
+    return np.asarray(np.where(real, apart / np.where(real, spread, 1.0), 0.0))
+
+
+def carrier_correlations(table: Floats) -> Floats:
+    """The Pearson correlation of every pair of rows [..., pairs] across the columns.
+
+    Correlating one statistic over all pairs, as the paper's text can be read, says nothing: over all
+    ordered pairs i ≠ j that number is -1 / (m - 1), whatever the data.
+    """
+    apart = table - table.mean(axis=-1, keepdims=True)
+    size = np.linalg.norm(apart, axis=-1, keepdims=True)
+    unit = np.divide(apart, size, out=np.zeros_like(apart), where=size > 0)
+    first, second = np.triu_indices(table.shape[-2], k=1)
+    return np.asarray((unit @ np.swapaxes(unit, -1, -2))[..., first, second])
+
+
+def lag_correlations(series: Floats) -> Floats:
+    """The circular autocorrelation [..., lags] of standardised values at lags 1 to half their number."""
+    size = series.shape[-1]
+    power = np.abs(np.fft.rfft(series)) ** 2
+    return np.asarray(np.fft.irfft(power, size)[..., 1 : size // 2 + 1] / size)
+
+
+def bank_maximum(table: Floats, rng: np.random.Generator, permutations: int) -> Maximum:
+    """The largest correlation between carriers, beside that of statistics shuffled each on its own.
+
+    Shuffling whole carriers would change nothing, which is why one set of carriers cannot tell their
+    dependence; shuffled one by one, the statistics lose their relation to each other too, so a small p
+    means that statistics are related, not that carriers are.
+    """
+    informative = table[:, table.any(axis=0)]
+    found = carrier_correlations(informative)
+    chance = np.array(
+        [np.abs(carrier_correlations(rng.permuted(informative, axis=0))).max() for _ in range(permutations)]
+    )
+    return _maximum(found, informative.shape[1], chance)
+
+
+def lag_maximum(series: Floats, rng: np.random.Generator, permutations: int) -> Maximum:
+    """The largest lag correlation of the columns, beside that of rows in random order: an exact test."""
+    found = lag_correlations(series.T)
+    orders = rng.permuted(np.tile(np.arange(len(series)), (permutations, 1)), axis=1)
+    chance = np.abs(lag_correlations(np.moveaxis(series[orders], -1, -2))).max(axis=(1, 2))
+    return _maximum(found.ravel(), len(series), chance)
+
+
+def _maximum(found: Floats, samples: int, chance: Floats) -> Maximum:
+    size = np.abs(found)
+    passing = rejected(p_values(found, samples))
+    value = float(size.max(initial=0.0))
+    return Maximum(
+        value=value,
+        kept=float(size[passing].max(initial=0.0)),
+        passing=int(passing.sum()),
+        pairs=len(found),
+        expected=float(np.median(chance)),
+        p=empirical_p(value, chance),
+        assumptions=(
+            Assumption("the correlated values are independent and normal, for Benjamini-Hochberg"),
+        ),
+    )
+
+
+def p_values(correlations: ArrayLike, samples: int) -> Floats:
+    """Two-sided p-values of Pearson correlations of so many independent normal pairs."""
+    r = np.clip(np.asarray(correlations, dtype=np.float64), -1, 1)
+    if samples < 3:
+        return np.ones_like(r)
+    with np.errstate(divide="ignore"):
+        t = np.abs(r) * np.sqrt((samples - 2) / (1 - r**2))
+    return np.asarray(2 * student.sf(t, samples - 2))
+
+
+def rejected(p: ArrayLike, q: float = 0.05) -> Bools:
+    """Which hypotheses Benjamini and Hochberg reject, so that a share q of them at most is false."""
+    values = np.asarray(p, dtype=np.float64)
+    ordered = np.sort(values)
+    below = np.flatnonzero(ordered <= q * np.arange(1, len(values) + 1) / max(len(values), 1))
+    return np.asarray(values <= ordered[below[-1]] if below.size else np.zeros(len(values), dtype=np.bool_))
+
+
+def xor_bits(k: int) -> Bools:
+    """All outcomes [2^k, 2^k - 1] of bits that are pairwise independent and yet all agree too often.
+
+    One bit for every non-empty subset of k fair coins, the exclusive or of its coins. Every two bits are
+    independent, so every correlation is 0; yet all are 0 together with probability 2^-k, where Hoeffding's
+    inequality would allow exp(-(2^k - 1) / 2).
+    """
+    if not 1 <= k <= 12:
+        raise ParameterError(f"k is {k}", "enumerate from 1 to 12 coins")
+    coins, subsets = np.arange(2**k)[:, None], np.arange(1, 2**k)
+    shared = (coins & subsets)[..., None] >> np.arange(k) & 1
+    return np.asarray(shared.sum(axis=-1) % 2 == 1)

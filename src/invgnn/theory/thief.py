@@ -1,0 +1,203 @@
+"""The thief's real problem: how few parameters need to change until the mark no longer shows.
+
+The paper's WM-Remove asks to flip every bit. A thief need only fall below the threshold and keep the task.
+This one has everything: weights, task data, and the key itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import vector_to_parameters
+
+from invgnn import null
+from invgnn.errors import ParameterError
+from invgnn.query import call, unwrap
+from invgnn.randomness import seeded
+from invgnn.tasks import Task
+from invgnn.theory.statement import Assumption, Statement
+from invgnn.training import Collated, accuracy, batches
+from invgnn.watermark import Watermark
+
+Goal = Literal["matches", "evidence"]
+BATCH = 128
+STEP = 0.05
+"""How far a parameter moves in a step, as a share of what it may."""
+
+GREEDY = Assumption("no cleverer choice of parameters and no longer search needs fewer: an upper bound")
+
+
+@dataclass(frozen=True)
+class Theft(Statement):
+    """What a thief with the key managed: `changed` parameters suffice, maybe fewer do.
+
+    goal      `matches`: T < tau at every declared reading; `evidence`: p > alpha at every one
+    found     whether the goal was reached at all; if not, `changed` is every parameter, and what follows
+              is what the attempt on all of them left
+    t, bits   the most matches and the most evidence over the declared readings, before and after
+    acc       accuracy on the test part, before and after
+
+    Guarantee: `changed` is an upper bound on the least number, within `reach` per parameter. Nothing is
+    said about how few an optimal thief needs.
+    """
+
+    goal: Goal
+    found: bool
+    changed: int
+    parameters: int
+    reach: float
+    tau: int
+    t: tuple[int, int]
+    bits: tuple[float, float]
+    acc: tuple[float, float]
+
+    @property
+    def share(self) -> float:
+        """Changed parameters as a share of all."""
+        return self.changed / self.parameters
+
+    def __str__(self) -> str:
+        verb = "suffice" if self.found else "do not suffice"
+        return (
+            f"{self.changed} of {self.parameters} parameters ({self.share:.2%}) {verb}: "
+            f"T {self.t[0]} → {self.t[1]} (tau {self.tau}), "
+            f"evidence {self.bits[0]:.1f} → {self.bits[1]:.1f} bits, "
+            f"accuracy {self.acc[0]:.1%} → {self.acc[1]:.1%}"
+        )
+
+
+def steal(
+    model: nn.Module,
+    mark: Watermark,
+    task: Task,
+    *,
+    goal: Goal = "matches",
+    alpha: float = 1e-6,
+    reach: float = 10.0,
+    steps: int = 60,
+    task_weight: float = 1.0,
+    seed: int = 0,
+) -> Theft:
+    """You get how many parameters a thief with the key changed to lose the mark, and what was left.
+
+    Parameters are ranked by what they can do to the mark's loss, |gradient| times allowed change: `reach`
+    mean absolute weights of their tensor. The first k are optimised to raise the mark's loss beside
+    `task_weight` times the task's; k doubles until the goal is reached and is then bisected.
+    """
+    if goal not in get_args(Goal) or not reach > 0 or steps < 1:
+        raise ParameterError(
+            f"goal {goal!r}, reach {reach}, {steps} steps", "see invgnn.theory.thief.steal"
+        )
+    mark = mark.replace(recipe=replace(mark.recipe, ratio=None, beta=1.0))
+    victim, tau = copy.deepcopy(unwrap(model)).eval(), null.EXACT.tau(mark.m, alpha)
+    allowed = reach * typical(victim)
+    order = (gradient(victim, mark.loss(victim)).abs() * allowed).argsort(descending=True, stable=True)
+    held = Collated(task.graphs) if task.level == "graph" else None
+
+    def safe(net: nn.Module) -> bool:
+        t, bits = strength(net, mark)
+        return t < tau if goal == "matches" else bits < -math.log2(alpha)
+
+    def attempt(k: int) -> tuple[bool, nn.Module]:
+        endless = chain.from_iterable(batches(task, held, BATCH) for _ in count())
+
+        def harm(net: nn.Module) -> Tensor:
+            return task_weight * _task_loss(net, *next(endless)) - mark.loss(net)
+
+        with seeded(seed):
+            return rob(victim, harm, safe, order[:k], allowed, steps)
+
+    k, found, robbed = _fewest(attempt, len(order))
+    (t, bits), (t_left, bits_left) = strength(model, mark), strength(robbed, mark)
+    acc = accuracy(model, task, task.test, held), accuracy(robbed, task, task.test, held)
+    return Theft(
+        goal=goal,
+        found=found,
+        changed=k,
+        parameters=len(order),
+        reach=reach,
+        tau=tau,
+        t=(t, t_left),
+        bits=(bits, bits_left),
+        acc=acc,
+        assumptions=(GREEDY,),
+    )
+
+
+def rob(
+    model: nn.Module,
+    harm: Callable[[nn.Module], Tensor],
+    safe: Callable[[nn.Module], bool],
+    chosen: Tensor,
+    allowed: Tensor,
+    steps: int,
+) -> tuple[bool, nn.Module]:
+    """A copy whose chosen parameters alone moved, each within what is allowed, to lessen `harm`.
+
+    It stops as soon as the thief is `safe`, and says whether he is.
+    """
+    twin, start = copy.deepcopy(model), flat(model.parameters())
+    moved = torch.zeros_like(start[chosen], requires_grad=True)  # in units of what is allowed
+    optimiser = torch.optim.Adam([moved], lr=STEP)
+    for _ in range(steps):
+        moved.grad = (gradient(twin, harm(twin)) * allowed)[chosen]
+        optimiser.step()
+        with torch.no_grad():
+            moved.clamp_(-1, 1)
+            there = start.index_add(0, chosen, moved * allowed[chosen])
+            vector_to_parameters(there, twin.parameters())
+        if safe(twin):
+            return True, twin
+    return False, twin
+
+
+def strength(model: nn.Module, mark: Watermark) -> tuple[int, float]:
+    """The most matches and the most evidence bits over the declared readings."""
+    found = [mark.weigh(mark.read(model, reading.access)) for reading in mark.readings]
+    return max(e.t for e in found), max(e.bits() for e in found)
+
+
+def typical(model: nn.Module) -> Tensor:
+    """The mean absolute weight of every parameter's tensor, or of all where a tensor is zero."""
+    usual = flat(model.parameters()).abs().mean()
+    sizes = [(p.detach().abs().mean(), p.numel()) for p in model.parameters()]
+    return torch.cat([(size if size > 0 else usual).expand(count) for size, count in sizes])
+
+
+def gradient(model: nn.Module, loss: Tensor) -> Tensor:
+    """The gradient with respect to all parameters, end to end."""
+    weights = list(model.parameters())
+    found = torch.autograd.grad(loss, weights, allow_unused=True)
+    return flat(torch.zeros_like(p) if g is None else g for p, g in zip(weights, found, strict=True))
+
+
+def flat(values: Iterable[Tensor]) -> Tensor:
+    """Tensors end to end."""
+    return torch.cat([value.detach().reshape(-1) for value in values])
+
+
+def _fewest(attempt: Callable[[int], tuple[bool, nn.Module]], most: int) -> tuple[int, bool, nn.Module]:
+    """The smallest k found for which the attempt succeeds: doubling, then bisection."""
+    low, high = 0, 1
+    done, robbed = attempt(high)
+    while not done and high < most:
+        low, high = high, min(2 * high, most)
+        done, robbed = attempt(high)
+    while done and high - low > 1:
+        middle = (low + high) // 2
+        fewer, other = attempt(middle)
+        low, high, robbed = (low, middle, other) if fewer else (middle, high, robbed)
+    return high, done, robbed
+
+
+def _task_loss(model: nn.Module, batch: Any, rows: Tensor | None) -> Tensor:
+    scores = call(model, batch)
+    return cross_entropy(scores, batch.y) if rows is None else cross_entropy(scores[rows], batch.y[rows])

@@ -1,0 +1,286 @@
+"""Certificates under weight noise: closed forms, exact enumeration, and adversaries inside the radius."""
+
+from __future__ import annotations
+
+import copy
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from torch import nn
+
+from invgnn import null
+from invgnn.errors import ParameterError
+from invgnn.tasks import new_model
+from invgnn.theory.smoothing import (
+    Noise,
+    SmoothedEvidence,
+    lower_share,
+    majority,
+    median_log_p,
+    noisy_log_p,
+    share_for_majority,
+    under_noise,
+)
+from invgnn.theory.votes import certify_votes, count_votes, read_votes, said, weigh_votes
+
+SIGMA, DRAWS = 0.5, 1500
+
+
+class Linear(nn.Module):
+    """Says w·x >= 0 on fixed inputs: under Gaussian noise its bits have a closed form."""
+
+    def __init__(self, w):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(w))
+
+
+@pytest.fixture(scope="module")
+def linear():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(16, 5)), 0.6 * rng.normal(size=5)
+    bits = rng.permutation([0, 1] * 8)
+    x *= ((2 * bits - 1) * np.sign(x @ w))[:, None]  # every bit is right
+    x[:2] *= -1  # but two
+    return Linear(w), x, bits
+
+
+@pytest.fixture(scope="module")
+def marked(motifs, draw):
+    """A small model that learnt nothing but the mark."""
+    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).eval()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(80):
+        optimiser.zero_grad()
+        mark.loss(model).backward()
+        optimiser.step()
+    model.zero_grad()
+    assert mark.weigh(mark.read(model)).t == 16
+    return model, mark, Noise.like(new_model(motifs, "GIN", 1, hidden_channels=8), 0.02)
+
+
+# --- the two ingredients ------------------------------------------------------------------------
+
+
+@given(st.integers(1, 300), st.floats(1e-6, 0.3), st.data())
+def test_shares_are_bounded_as_scipy_does(draws, delta, data):
+    ones = data.draw(st.integers(0, draws))
+    oracle = stats.binomtest(ones, draws, alternative="greater").proportion_ci(1 - delta, "exact")
+    assert lower_share(ones, draws, delta) == pytest.approx(oracle.low, rel=1e-6, abs=1e-12)
+
+
+@given(st.integers(1, 500), st.floats(1e-6, 0.3))
+def test_the_share_needed_wins_the_majority_but_for_delta(reads, delta):
+    q = share_for_majority(reads, delta)
+    assert stats.binom(reads, q).cdf(majority(reads) - 1) == pytest.approx(delta, rel=1e-5)
+    assert q > 0.5 or delta > 0.1
+
+
+def test_noise_is_of_the_scale_it_says(motifs):
+    model, scale = new_model(motifs, "GIN", 0, hidden_channels=8), {"w": 3.0}
+    noise = Noise(0.5, scale)
+    weights = [*under_noise(Linear([1.0]), lambda net: net.w.item(), noise, 4000, rng())]
+    assert np.mean(weights) == pytest.approx(1.0, abs=0.1)
+    assert np.std(weights) == pytest.approx(1.5, rel=0.05)
+    like = Noise.like(model, 0.1)
+    assert like.scale("head.weight") == pytest.approx(float(model.head.weight.detach().abs().mean()))
+    shift = {"head.weight": torch.full((2, 8), 0.5)}
+    assert like.norm(shift) == pytest.approx(2.0 / like.scale("head.weight"))
+    assert Noise(1.0).norm(shift) == pytest.approx(2.0)
+
+
+def test_a_tensor_of_zeros_gets_noise_all_the_same():
+    model = nn.Linear(3, 2)
+    nn.init.zeros_(model.bias)
+    assert Noise.like(model, 0.1).scale("bias") == Noise.like(model, 0.1).scale("weight") > 0
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+# --- every bit by itself ------------------------------------------------------------------------
+
+
+def say(x):
+    return lambda net: (x @ net.w.detach().numpy()) >= 0
+
+
+@pytest.mark.parametrize("scales", [None, {"w": 2.0}])
+def test_a_linear_model_has_its_true_radius(linear, scales):
+    model, x, bits = linear
+    noise = Noise(SIGMA, scales)
+    votes = count_votes(model, say(x), noise, rng(), draws=DRAWS)
+    found = certify_votes(votes, bits, noise, draws=DRAWS, reads=10**6)
+    # The distance to w·x = 0 in the noise's own norm, towards the right side.
+    true = (2 * bits - 1) * (x @ model.w.detach().numpy()) / np.linalg.norm(x, axis=1) / noise.scale("w")
+    assert (found.radii <= true).all()
+    seen = np.abs(true) < 1.5 * SIGMA  # beyond, no number of draws this small can tell
+    assert seen.sum() >= 6
+    error = SIGMA * np.sqrt(0.25 / DRAWS) / stats.norm.pdf(1.5)
+    assert (true - found.radii)[seen].max() < 9 * error
+    assert (found.radii[:2] < 0).all()
+    assert found.matches(0) <= 14
+
+
+def test_the_worst_change_of_a_linear_model_leaves_what_was_certified(linear):
+    model, x, bits = linear
+    noise, reads = Noise(SIGMA), 200
+    votes = count_votes(model, say(x), noise, rng(), draws=DRAWS)
+    found = certify_votes(votes, bits, noise, draws=DRAWS, reads=reads)
+    units = x / np.linalg.norm(x, axis=1)[:, None]
+    for k in np.flatnonzero(found.radii > 0):
+        r = found.radii[k]
+        moved = Linear(model.w.detach().numpy() - r * (2 * bits[k] - 1) * units[k])
+        right = (count_votes(moved, say(x), noise, rng(k), draws=reads) > 0.5) == bits
+        assert right[k]
+        assert right.sum() >= found.matches(r)
+        assert (right | (found.radii < r)).all()
+
+
+def test_certified_evidence_falls_with_the_radius_and_counts_the_worst(linear):
+    model, x, bits = linear
+    votes = count_votes(model, say(x), Noise(SIGMA), rng(), draws=DRAWS)
+    found = certify_votes(votes, bits, Noise(SIGMA), draws=DRAWS)
+    rising = np.unique(found.radii)
+    evidence = [found.evidence(r) for r in rising]
+    assert evidence == sorted(evidence, reverse=True)
+    alpha = 0.05
+    r = found.radius(alpha)
+    assert found.log_p(r) <= math.log(alpha) < found.log_p(np.nextafter(r, 9))
+    assert found.radius(1e-9) == -math.inf
+    sure = found.radii >= r
+    for w in (0, 1):  # whatever the uncertified say, p is no larger
+        p = null.log_p(np.where(sure, bits, w), bits, "matches", 0.5)
+        assert p.log_p <= found.log_p(r)
+
+
+def test_no_draw_right_is_no_radius():
+    found = certify_votes(np.zeros(8), [1, 0] * 4, Noise(1.0), draws=100)
+    assert (found.radii[::2] == -np.inf).all()
+    assert found.matches(0) == 4
+
+
+# --- the median of p ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draws", [1, 2, 7, 10])
+def test_the_median_is_valid_by_enumeration(draws):
+    # One innocent suspect, its answers under noise fixed: all 70 balanced keys are equally likely.
+    answers = rng(draws).normal(size=8) + 0.3 * rng(1).normal(size=(draws, 8))
+    keys = np.zeros((70, 8), dtype=int)
+    for key, ones in zip(keys, combinations(range(8), 4), strict=True):
+        key[list(ones)] = 1
+    found = np.array(
+        [median_log_p(np.array([null.log_p(a, key, "combined").log_p for a in answers])) for key in keys]
+    )
+    for u in np.unique(found):
+        assert (found <= u).mean() <= math.exp(u) + 1e-12
+
+
+def test_the_median_is_the_level_that_most_reach():
+    log_ps = np.array([-9.0, -1.0, -5.0])
+    assert median_log_p(log_ps) == pytest.approx(-5 + math.log(3 / 2))
+    assert median_log_p(np.array([-0.1])) == pytest.approx(-0.1)
+    assert median_log_p(np.array([-0.1, -9.0])) == pytest.approx(-0.1)
+    assert median_log_p(np.full(3, -0.1)) == 0.0
+
+
+def test_a_known_law_of_evidence_gives_its_true_radius():
+    # 20 nats of evidence if a normal number is below z: at distance r with probability Phi(z - r / sigma).
+    z, draws = 1.2, 5000
+    log_ps = np.where(rng().normal(size=draws) <= z, -20.0, 0.0)
+    found = SmoothedEvidence(log_ps, Noise(SIGMA), reads=10**6)
+    true = SIGMA * z
+    radius = found.radius(1e-6)
+    assert true - 0.15 * SIGMA < radius < true
+    assert found.evidence(radius * 0.999) == pytest.approx((20 - math.log(2)) / math.log(2), rel=1e-5)
+    assert found.evidence(radius * 1.001) == 0.0
+    assert SmoothedEvidence(log_ps, Noise(SIGMA), reads=50).radius(1e-6) < radius
+    assert SmoothedEvidence(log_ps[:100], Noise(SIGMA), reads=10**6).radius(1e-6) < radius
+
+
+# --- on a marked model --------------------------------------------------------------------------
+
+
+def moved(model, direction, noise, radius):
+    """A copy, moved along a direction until the noise's norm of the change is the radius."""
+    twin, size = copy.deepcopy(model), radius / noise.norm(direction)
+    with torch.no_grad():
+        for name, p in twin.named_parameters():
+            p.add_(direction[name], alpha=size)
+    return twin
+
+
+def directions(model, mark, noise):
+    """At random, and uphill on the mark's loss, the steepest there is in the noise's norm."""
+    source = torch.Generator().manual_seed(0)
+    yield {name: torch.randn(p.shape, generator=source) for name, p in model.named_parameters()}
+    weights = dict(model.named_parameters())
+    uphill = torch.autograd.grad(mark.loss(model), [*weights.values()])
+    yield {name: g * noise.scale(name) ** 2 for name, g in zip(weights, uphill, strict=True)}
+
+
+def test_nothing_inside_the_radius_removes_what_was_certified(marked):
+    model, mark, noise = marked
+    draws, reads, alpha = 120, 30, 0.05
+    log_ps = noisy_log_p(mark, model, noise, rng(), draws=draws)
+    evidence = SmoothedEvidence(log_ps, noise, reads)
+    bits = certify_votes(
+        read_votes(mark, model, noise, rng(1), draws=draws), mark.bits, noise, draws=draws, reads=reads
+    )
+    radius = evidence.radius(alpha)
+    assert radius > 0
+    assert bits.matches(0) > 0
+    for k, direction in enumerate(directions(model, mark, noise)):
+        suspect = moved(model, direction, noise, radius)
+        assert median_log_p(noisy_log_p(mark, suspect, noise, rng(2 + k), draws=reads)) <= math.log(alpha)
+        suspect = moved(model, direction, noise, bits.radii.max() / 2)
+        found = weigh_votes(mark, read_votes(mark, suspect, noise, rng(4 + k), draws=reads))
+        assert found.t >= bits.matches(bits.radii.max() / 2)
+        assert found.log_p <= bits.log_p(bits.radii.max() / 2)
+
+
+def test_smoothing_leaves_the_model_alone_even_when_reading_fails(marked, unchanged):
+    model, mark, noise = marked
+
+    def fail(net):
+        raise RuntimeError("no answer")
+
+    with unchanged(model):
+        read_votes(mark, model, noise, rng(), draws=2)
+        with pytest.raises(RuntimeError):
+            [*under_noise(model, fail, noise, 2, rng())]
+
+
+def test_the_same_generator_reads_the_same(marked):
+    model, mark, noise = marked
+    one, two = (noisy_log_p(mark, model, noise, rng(7), draws=3).tolist() for _ in range(2))
+    assert one == two
+    assert len(set(one)) > 1 or one[0] == mark.weigh(mark.read(model)).log_p
+
+
+def test_bits_are_told_from_the_models_own_ordinary_answers(marked):
+    model, mark, _ = marked
+    answers = mark.read(model, "logits")
+    expected = answers.carriers >= np.median(answers.ordinary)
+    assert said(answers).tolist() == expected.tolist()
+
+
+def test_bad_requests(draw):
+    for make in (
+        lambda: Noise(0.0),
+        lambda: Noise(1.0, {"w": 0.0}),
+        lambda: Noise(1.0, {}).scale("w"),
+        lambda: share_for_majority(0, 0.1),
+        lambda: share_for_majority(10, 0.0),
+        lambda: weigh_votes(draw(key="plain"), np.ones(16)),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            make()
+        assert caught.value.advice
