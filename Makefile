@@ -53,3 +53,17 @@ recipe: venv  ## one setting of the embedding changed at a time, on validation d
 .PHONY: loop
 loop: venv  ## the library's training loop against a plain PyG loop
 	$(BIN)/python benchmarks/loop.py
+
+.PHONY: theory theory-figures eigenvalue
+theory: venv  ## the constants of the paper's theorems, theirs beside ours (an hour, resumable)
+	$(BIN)/python benchmarks/theory.py
+
+theory-figures: venv  ## the figures of docs/theory.md
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/theory_figures.py
+
+eigenvalue: venv  ## what one eigenvalue costs at n = 32
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/eigenvalue.py
+
+.PHONY: forgers
+forgers: venv  ## how far searching for carriers gets a forger (hours, resumable)
+	$(BIN)/python benchmarks/forgers.py --into docs/forgeries.md

@@ -3,7 +3,8 @@
     make strength
 
 One set of defaults everywhere. Every marked model has an unmarked twin: same split and first weights.
-Five seeds go through every edit; further seeds count for accuracy and the unedited evidence.
+Five seeds go through every edit; further seeds count for accuracy and the unedited evidence. `capped` are
+models whose mark never pulls harder than the task, where the defaults cost accuracy.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ NODE = tuple(f"{task}/{net}" for task in ("Cora", "PubMed", "Photo") for net in 
 SEEDS = dict.fromkeys(NODE, 5)
 SEEDS |= {"PROTEINS/GIN": 20, "PROTEINS/GraphSAGE": 20, "NCI1/GIN": 10, "NCI1/GraphSAGE": 10}
 FIRST, EDITED = 41, 5
+CAPPED = ("PROTEINS/GIN", "PROTEINS/GraphSAGE", "Photo/GraphSAGE", "PubMed/SGC")
 EDITS = ("unedited", "prune 20%", "prune 40%", "prune 50%", "8-bit", "4-bit", "bf16")
 EDITS += ("fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
 PATH = trials.RESULTS / "strength.csv"
@@ -34,6 +36,9 @@ def grid() -> Iterator[dict[str, Any]]:
     for setting in ("Cora/GCN", "NCI1/GIN"):
         for seed in range(FIRST, FIRST + 3):
             yield {"setting": setting, "seed": seed, "kind": "labels"}
+    for seed in range(FIRST, FIRST + EDITED):
+        for setting in CAPPED:
+            yield {"setting": setting, "seed": seed, "kind": "capped"}
 
 
 def access_of(setting: str, kind: str) -> tuple[str, ...]:
@@ -48,6 +53,7 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     import time
 
     from invgnn.edits import Cast, FineTune, Prune, Quantise
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.training import accuracy, train
@@ -56,7 +62,8 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     name, backbone = parse_setting(setting)
     task, levels = load_task(name, seed), access_of(setting, kind)
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes)
+    recipe = Recipe(cap=1.0 if kind == "capped" else None)
+    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes, recipe=recipe)
     model = new_model(task, backbone, seed)
     start = time.perf_counter()
     history = train(model, task, None if kind == "unmarked" else mark, seed=seed)
@@ -109,10 +116,12 @@ def evidence(setting: str, access: str, edit: str, kind: str = "marked") -> list
 
 
 def summary() -> str:
-    """Three tables: accuracy, evidence at each access level, labels."""
-    held = {r["setting"] for r in trials.read(PATH) if r["kind"] == "marked"}
-    settings = [s for s in SEEDS if s in held]
-    return "\n\n".join([_accuracy(settings), _evidence(settings), _labels()])
+    """Accuracy, evidence at each access level, labels, and what a cap makes of it."""
+    kinds = ("marked", "labels", "capped")
+    held = {k: {r["setting"] for r in trials.read(PATH) if r["kind"] == k} for k in kinds}
+    marked, labels, capped = ([s for s in SEEDS if s in held[k]] for k in kinds)
+    parts = [_accuracy(marked), _evidence(marked), _aside(labels, "labels"), _aside(capped, "capped")]
+    return "\n\n".join(parts)
 
 
 def _accuracy(settings: list[str]) -> str:
@@ -129,34 +138,42 @@ def _accuracy(settings: list[str]) -> str:
         shown = {k: {r["seed"]: r for r in whole if r["kind"] == k} for k in ("unmarked", "marked")}
         both = shown["unmarked"].keys() & shown["marked"].keys()
         shares = [f"{mean(float(part[s]['test_accuracy']) for s in both):.1%}" for part in shown.values()]
-        limit = f" ({lower_limit(differences):+.1f})" if len(differences) > 1 else ""
-        gap = f"{mean(differences):+.1f}{limit}"
-        cells = [setting, str(len(differences)), *shares, gap]
+        cells = [setting, str(len(differences)), *shares, _gap(differences)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _evidence(settings: list[str]) -> str:
-    short = [e.replace("fine-tune 20 epochs at ", "tuned ") for e in EDITS]
-    lines = [f"| setting | access | {' | '.join(short)} |", "|---|---|" + "--:|" * len(EDITS)]
+    lines = [f"| setting | access | {' | '.join(map(_short, EDITS))} |", "|---|---|" + "--:|" * len(EDITS)]
     for setting in settings:
         for access in access_of(setting, "marked"):
             found = [evidence(setting, access, edit) for edit in EDITS]
-            cells = [f"{median(bits):.0f} ({min(bits):.0f})" if bits else "" for bits in found]
-            lines.append(f"| {setting} | {access} | {' | '.join(cells)} |")
+            lines.append(f"| {' | '.join([setting, access, *map(_cell, found)])} |")
     return "\n".join(lines)
 
 
-def _labels() -> str:
-    short = [e.replace("fine-tune 20 epochs at ", "tuned ") for e in EDITS]
-    lines = [f"| setting, `labels` | difference | {' | '.join(short)} |", "|---|--:|" + "--:|" * len(EDITS)]
-    for setting in dict.fromkeys(r["setting"] for r in trials.read(PATH) if r["kind"] == "labels"):
-        found = [evidence(setting, "labels", edit, "labels") for edit in EDITS]
-        cells = [f"{median(bits):.0f} ({min(bits):.0f})" if bits else "" for bits in found]
-        differences = paired(setting, "labels")
-        gap = f"{mean(differences):+.1f}" if differences else ""
-        lines.append(f"| {setting} | {gap} | {' | '.join(cells)} |")
+def _aside(settings: list[str], kind: str) -> str:
+    head = ["setting", f"`{kind}` at", "seeds", "difference (95 % limit)", *map(_short, EDITS)]
+    lines = [f"| {' | '.join(head)} |", "|---|---|--:|--:|" + "--:|" * len(EDITS)]
+    for setting in settings:
+        for access in access_of(setting, kind):
+            found = [evidence(setting, access, edit, kind) for edit in EDITS]
+            count, gap = str(len(paired(setting, kind))), _gap(paired(setting, kind))
+            lines.append(f"| {' | '.join([setting, access, count, gap, *map(_cell, found)])} |")
     return "\n".join(lines)
+
+
+def _cell(bits: list[float]) -> str:
+    return f"{median(bits):.0f} ({min(bits):.0f})" if bits else ""
+
+
+def _gap(differences: list[float]) -> str:
+    limit = f" ({lower_limit(differences):+.1f})" if len(differences) > 1 else ""
+    return f"{mean(differences):+.1f}{limit}" if differences else ""
+
+
+def _short(edit: str) -> str:
+    return edit.replace("fine-tune 20 epochs at ", "tuned ")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ def run(
     print(f"{path.name}: {len(trials) - len(todo)} of {len(trials)} trials done", flush=True)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
+        os.environ[name] = str(2**32)  # freed tensors stay with the process: up to twice as fast on Photo
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         jobs = {pool.submit(work, **trial): trial for trial in todo}
         for job in as_completed(jobs):

@@ -130,11 +130,23 @@ def test_docs_quote_the_help(tmp_path):
     real = re.sub(r"```text\n\$ (invgnn.*?--help)\n.*?```", quoted, text, flags=re.DOTALL)
     (tmp_path / "cli.md").write_text(real, encoding="utf-8")
     assert text == real, f"the help has changed; if it reads well: cp {tmp_path}/cli.md {DOCS}"
-    assert real.count("$ invgnn") == 9
+    assert real.count("$ invgnn") == 11
 
 
 @pytest.mark.parametrize(
-    "verb", ["keygen", "carriers", "embed", "verify", "threshold", "calibrate", "inspect", "demo"]
+    "verb",
+    [
+        "keygen",
+        "carriers",
+        "embed",
+        "verify",
+        "threshold",
+        "calibrate",
+        "attack",
+        "stress",
+        "inspect",
+        "demo",
+    ],
 )
 def test_help_fits_and_teaches(verb):
     text = run(verb, "--help").stdout

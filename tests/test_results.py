@@ -30,6 +30,8 @@ def rows(name):
         ("false_positives", "false-positives"),
         ("strength", "strength"),
         ("recipe", "recipe"),
+        ("theory", "theory"),
+        ("forgers", "forgeries"),
     ],
 )
 def test_document_shows_the_kept_results(name, page):

@@ -53,10 +53,14 @@ def test_the_thief_reports_what_is_left(victim, unchanged):
     assert again == found
 
 
+def away_from(mark, chosen):
+    return lambda net: -gradient(net, mark.loss(net))[chosen]
+
+
 def test_only_the_chosen_move_and_no_further_than_allowed(victim):
     model, mark, _ = victim
     allowed, chosen = 0.5 * typical(model), torch.tensor([3, 1, 40])
-    done, robbed = rob(model, lambda net: -mark.loss(net), lambda net: False, chosen, allowed, 30)
+    done, robbed = rob(model, away_from(mark, chosen), lambda net: False, chosen, allowed, 30)
     moved = (flat(robbed.parameters()) - flat(model.parameters())).abs()
     assert not done
     assert set(moved.nonzero().view(-1).tolist()) <= set(chosen.tolist())
@@ -74,7 +78,7 @@ def test_he_stops_as_soon_as_he_is_safe(victim):
         return len(asked) == 3
 
     everything = torch.arange(sum(p.numel() for p in model.parameters()))
-    done, _ = rob(model, lambda net: -mark.loss(net), safe, everything, typical(model), 30)
+    done, _ = rob(model, away_from(mark, everything), safe, everything, typical(model), 30)
     assert (done, len(asked)) == (True, 3)
 
 

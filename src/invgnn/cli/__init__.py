@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from invgnn.cli import calibrate, carriers, demo, embed, inspect, keygen, threshold, verify
+from invgnn.cli import attack, calibrate, carriers, demo, embed, inspect, keygen, stress, threshold, verify
 from invgnn.cli.console import Commands
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ Exit codes:
                                130  interrupted
 """,
 )
-for verb in (keygen, carriers, embed, verify, threshold, calibrate, inspect, demo):
+for verb in (keygen, carriers, embed, verify, threshold, calibrate, attack, stress, inspect, demo):
     name = verb.__name__.rpartition(".")[2]
     app.command(name, epilog=verb.EXAMPLES)(getattr(verb, name))
 

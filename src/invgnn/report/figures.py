@@ -70,7 +70,7 @@ def draw_law(verdict: Verdict) -> Markup:
         if verdict.tau <= verdict.m:
             _mark(ax, verdict.tau, f"τ = {verdict.tau}", 13, "--")
 
-    return _draw("law", 2.6, label, paint)
+    return draw("law", 2.6, label, paint)
 
 
 def draw_controls(verdict: Verdict) -> Markup:
@@ -90,7 +90,7 @@ def draw_controls(verdict: Verdict) -> Markup:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         _mark(ax, verdict.t, f"T = {verdict.t}", 2, "-")
 
-    return _draw("controls", 2.2, label, paint)
+    return draw("controls", 2.2, label, paint)
 
 
 def draw_answers(answers: Floats, bits: Ints, right: Bools, threshold: float, relative: bool) -> Markup:
@@ -113,7 +113,7 @@ def draw_answers(answers: Floats, bits: Ints, right: Bools, threshold: float, re
         ax.tick_params(axis="y", length=0)
         ax.ticklabel_format(axis="x", useOffset=False)
 
-    return _draw("answers", 2.2, label, paint)
+    return draw("answers", 2.2, label, paint)
 
 
 def draw_carriers(carriers: Graphs, bits: Ints) -> tuple[Markup, list[int]]:
@@ -130,7 +130,7 @@ def draw_carriers(carriers: Graphs, bits: Ints) -> tuple[Markup, list[int]]:
             _graph(ax, carriers.take([k]))
 
     height = 1.25 * max(1, -(-len(chosen) // 4))
-    return _draw("carriers", height, f"Drawings of carriers: {sizes}.", paint), chosen
+    return draw("carriers", height, f"Drawings of carriers: {sizes}.", paint), chosen
 
 
 def matches_law(m: int, ones: int) -> tuple[Ints, Floats]:
@@ -176,7 +176,8 @@ def _mark(ax: Axes, x: int, text: str, above: int, dashes: str) -> None:
     )
 
 
-def _draw(name: str, height: float, label: str, paint: Callable[[Figure], None]) -> Markup:
+def draw(name: str, height: float, label: str, paint: Callable[[Figure], None]) -> Markup:
+    """You get what `paint` puts on an empty figure as SVG for a page, labelled for who cannot see it."""
     with SETTINGS, mpl.rc_context():
         mpl.rcdefaults()  # whatever the user's own settings are
         mpl.rcParams.update(STYLE | {"svg.hashsalt": name})

@@ -78,7 +78,7 @@ def render(
             "pass the mark that was verified, or none",
         )
     read = _read(verdict)
-    page = _environment().get_template("verdict.html.j2")
+    page = environment().get_template("verdict.html.j2")
     html = page.render(
         v=verdict,
         title=title or "Watermark verdict",
@@ -112,7 +112,8 @@ def _shown(verdict: Verdict, mark: Watermark | None) -> str:
     return "carriers, answers and bits" if told else "carriers and bits"
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """You get the page templates, everything escaped, with our ways to write numbers."""
     made = Environment(
         loader=PackageLoader("invgnn.report"),
         autoescape=True,  # by name it would skip .j2

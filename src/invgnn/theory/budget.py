@@ -16,6 +16,7 @@ from invgnn import null
 from invgnn.errors import ParameterError
 from invgnn.graphs import Floats
 from invgnn.theory.margins import drift
+from invgnn.theory.mixing import weakening
 from invgnn.theory.statement import Assumption, Standing, Statement
 
 Form = Literal["corrected", "paper"]
@@ -85,11 +86,6 @@ def beta_fn_bound(
     value = 0.0 if sure else _hoeffding(m, max(0.0, slack - (0.5 - eps)), 0.0)
     uniform = Assumption("jitter is uniform in [-r, r] and independent over the carriers")
     return Bound(value, form, assumptions=() if sure else (uniform,))
-
-
-def weakening(rho0: float) -> float:
-    """You get the paper's c = min(4 rho0, 1/2)."""
-    return min(4 * rho0, 0.5)
 
 
 def _hoeffding(m: int, deviation: float, c: float) -> float:

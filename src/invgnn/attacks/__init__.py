@@ -1,0 +1,29 @@
+"""What a thief does to a model to be rid of the mark, and what he has to do it with."""
+
+from invgnn.attacks.attack import Attack
+from invgnn.attacks.clean import FTClean
+from invgnn.attacks.collude import Collude
+from invgnn.attacks.extract import Extract
+from invgnn.attacks.kdkill import KDKill
+from invgnn.attacks.overwrite import Overwrite
+from invgnn.attacks.registry import find_attacks, suite
+from invgnn.attacks.scrub import ChannelScrub
+from invgnn.attacks.serve import Endpoint, Serve
+from invgnn.attacks.unlearn import Unlearn
+from invgnn.attacks.zero import ZeroHead
+
+__all__ = [
+    "Attack",
+    "ChannelScrub",
+    "Collude",
+    "Endpoint",
+    "Extract",
+    "FTClean",
+    "KDKill",
+    "Overwrite",
+    "Serve",
+    "Unlearn",
+    "ZeroHead",
+    "find_attacks",
+    "suite",
+]

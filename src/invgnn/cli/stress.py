@@ -1,0 +1,172 @@
+"""invgnn stress: what edits and attacks leave of a mark."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from invgnn.cli.attack import load_for, load_named
+from invgnn.cli.console import (
+    Json,
+    Overwrite,
+    PassphraseFile,
+    Seed,
+    check_input,
+    check_output,
+    fold,
+    note,
+    open_passphrase,
+    progress,
+    verb,
+)
+from invgnn.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from invgnn.edits import Edit
+    from invgnn.stress import Row
+
+EXAMPLES = """\b
+Examples:
+  invgnn stress --mark acme.mark --model acme.model --task PROTEINS --quick
+  invgnn stress --mark acme.mark --model acme.model --task PROTEINS \\
+      --csv acme.csv -o acme.html
+  invgnn stress --mark acme.mark --model acme.model --task PROTEINS \\
+      --only prune,kd-kill,fine-tune
+"""
+
+
+@verb
+def stress(
+    mark: Annotated[Path, typer.Option(metavar="FILE", help="A mark from invgnn carriers.")],
+    model: Annotated[Path, typer.Option(metavar="FILE", help="Your marked model, from invgnn embed.")],
+    task: Annotated[str, typer.Option(metavar="TASK", help="The task of both; e.g. PROTEINS.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write an HTML page. Private.")
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append every row as it is done. Run again with the same file to go on where it ended.",
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Only changes whose names start so, comma-separated; invgnn attack --list has the names.",
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only changes that need no training.")] = False,
+    second: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another licensee's copy: adds the average of both."),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(metavar="RATE", help="The false-positive rate you accept.")
+    ] = 1e-6,
+    passphrase_file: PassphraseFile = None,
+    seed: Seed = 41,
+    overwrite: Overwrite = False,
+    json_: Json = False,
+) -> Any:
+    """Find out what edits and attacks leave of your mark.
+
+    Every change is made to your model by itself, and what is left is read at every declared reading:
+    evidence in bits, matches T and the headroom above the threshold, how far answers drifted, and the
+    accuracy that the thief pays. What cannot be done to your model is listed with the reason.
+
+    The whole suite trains some twenty models, which takes a while; --quick takes a minute.
+    """
+    check_input(mark, model, second)
+    if output is not None:
+        check_output(output, overwrite)
+    passphrase = open_passphrase(mark, passphrase_file)
+
+    from invgnn.null import check_alpha
+    from invgnn.report.stress import outcomes, write_stress
+    from invgnn.stress import Ledger
+    from invgnn.stress import stress as run
+    from invgnn.watermark import Watermark
+
+    check_alpha(alpha)
+    held, loaded = Watermark.load(mark, passphrase), load_named(task, seed)
+    owned = load_for(loaded, model)
+    licensed = [] if second is None else [load_for(loaded, second)]
+    changes = _chosen(licensed, only, quick)
+    ledger = None if csv is None else Ledger(csv, owned, held, loaded)
+    rows: list[Row] = [] if ledger is None else ledger.read()
+    done = {row.change for row in rows}
+    if done:
+        note(f"{csv}: {len(done)} rows are done already")
+    with progress("stress", len(changes) + 1) as tick:
+        tick(len(done))
+        for row in run(owned, held, loaded, changes, alpha=alpha, skip=done):
+            if ledger is not None:
+                ledger.add(row)
+            rows.append(row)
+            note(_said(row))
+            tick(1)
+    found = outcomes(rows, alpha)
+    if output is not None:
+        words = ["--mark", mark, "--model", model, "--task", task, "--alpha", f"{alpha:g}", "--seed", seed]
+        words += ["--only", only] if only else []
+        words += ["--quick"] if quick else []
+        words += ["--second", second] if second else []
+        command = shlex.join(["invgnn", "stress", *map(str, words)])
+        title, key = f"Stress test of {model.name} on {task}", held.context["key"]
+        write_stress(output, rows, alpha=alpha, key=key, title=title, command=command, overwrite=overwrite)
+    record = {
+        "task": task,
+        "alpha": alpha,
+        "page": None if output is None else str(output),
+        "csv": None if csv is None else str(csv),
+        "rows": [row.record() for row in rows],
+        "outcomes": [vars(outcome) for outcome in found],
+    }
+    return record, "\n".join([_table(rows), "", *(fold(str(each), 2) for each in found)]), 0
+
+
+def _chosen(licensed: Sequence[Any], only: str | None, quick: bool) -> list[Edit]:
+    from invgnn.attacks.registry import pick_all
+    from invgnn.stress import every_change, is_quick
+
+    changes = every_change(*licensed)
+    if only is not None:
+        changes = pick_all([name.strip() for name in only.split(",")], changes)
+    changes = [change for change in changes if is_quick(change) or not quick]
+    if not changes:
+        raise ParameterError("none of these changes is quick", "leave out --quick, or name others")
+    return changes
+
+
+def _said(row: Row) -> str:
+    if row.accuracy is None:
+        return f"{row.change}: not applied: {row.note}"
+    read = ", ".join(f"{found.access} {found.evidence:.1f} bits" for found in row.found)
+    return f"{row.change}: accuracy {row.accuracy:.3f}; {read or row.note}"
+
+
+def _table(rows: Sequence[Row]) -> str:
+    from invgnn.verdict import floor_bits
+
+    accesses = [found.access for found in rows[0].found]
+    width = max(len(row.change) for row in rows)
+    heads = "".join(f"  {access:>10} bits  T/m (T-tau)" for access in accesses)
+    lines = [f"{'change':<{width}}  accuracy{heads}"]
+    for row in rows:
+        if row.accuracy is None:
+            lines.append(f"{row.change:<{width}}  not applied: {row.note}")
+            continue
+        cells = [f"{row.change:<{width}}  {row.accuracy:>8.3f}"]
+        for access in accesses:
+            at = row.at(access)
+            counts = "" if at is None else f"{at.t}/{at.m} ({at.headroom:+d})"
+            cells.append(f"{'-' if at is None else floor_bits(at.evidence):>15}  {counts:>11}")
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,476 @@
+"""Every attack: blind to the owner's mark, the original untouched, and as much as it says."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pkgutil
+import sys
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import invgnn.attacks
+from invgnn import edits
+from invgnn.attacks import (
+    Attack,
+    ChannelScrub,
+    Collude,
+    Endpoint,
+    Extract,
+    FTClean,
+    KDKill,
+    Overwrite,
+    Serve,
+    Unlearn,
+    ZeroHead,
+    extract,
+    find_attacks,
+    suite,
+)
+from invgnn.attacks.attack import Knowledge
+from invgnn.attacks.registry import pick, pick_all, slug
+from invgnn.attacks.rival import own_marks, own_secret
+from invgnn.attacks.scrub import use
+from invgnn.attacks.unlearn import neutral
+from invgnn.edits import FineTune, PermuteUnits, PruneChannels, RescaleUnits
+from invgnn.edits.layers import last_layer, scores
+from invgnn.edits.units import hidden_units
+from invgnn.errors import EditError, ParameterError, SuspectError
+from invgnn.graphs import Graphs
+from invgnn.perception import attach_head
+from invgnn.query import observe, to_batch
+from invgnn.randomness import seeded
+from invgnn.reading import Reading, pooled
+from invgnn.tasks import new_model
+from invgnn.testing import check_edit
+from invgnn.training import accuracy, train
+from invgnn.verdict import verify
+
+ATTACKS = [
+    *(ChannelScrub(0.3), ZeroHead(), ZeroHead("perception"), KDKill(epochs=1), FTClean(1)),
+    *(Overwrite(m=8, epochs=1), Unlearn(2, 8, epochs=1)),
+    *(Extract(0.5, epochs=1), Extract(1.0, "labels", student="half", epochs=1)),
+    *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(noise=0.5, digits=3)),
+    Collude(nn.Linear(1, 1)),
+]
+SERVED = [attack for attack in ATTACKS if isinstance(attack, Serve)]
+
+
+@pytest.fixture(params=["graph", "node"])
+def both(request, motifs, web):
+    """Each test once on a few graphs and once on the nodes of a graph."""
+    part = torch.arange(100)
+    few = replace(motifs, graphs=motifs.graphs[:100], train=part[:80], val=part[80:90], test=part[90:])
+    return {"graph": few, "node": web}[request.param]
+
+
+def small(task, backbone="GIN", seed=0):
+    model = new_model(task, backbone, seed, hidden_channels=8)
+    with seeded(seed):
+        attach_head(model, 8)
+    return model
+
+
+def changed(before, after):
+    """Names of the parameters and buffers that differ."""
+    return {
+        name for name, value in before.state_dict().items() if not value.equal(after.state_dict()[name])
+    }
+
+
+# --- the contract ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+def test_every_attack_keeps_the_contract_of_edits(attack, both, unchanged):
+    if isinstance(attack, Collude):
+        attack = Collude(small(both, seed=1))
+    model = small(both).train()
+    with unchanged(model):
+        edited = attack(model, both)
+    assert not any(module.training for module in edited.modules())
+    if attack.same_architecture:
+        assert list(edited.state_dict()) == list(model.state_dict())
+    check_edit(attack, model, both)
+
+
+def kinds():
+    for module in pkgutil.iter_modules(invgnn.attacks.__path__):
+        __import__(f"invgnn.attacks.{module.name}")
+    held = [value for name, module in sys.modules.items() if name.startswith("invgnn.attacks")
+            for value in vars(module).values()]  # fmt: skip
+    return {kind for kind in held if inspect.isclass(kind) and issubclass(kind, Attack)} - {Attack}
+
+
+def test_every_attack_there_is_runs_through_the_contract():
+    assert kinds() == {*map(type, ATTACKS)} == {*map(type, suite(nn.Linear(1, 1)))}
+    assert {kind.__name__ for kind in kinds()} < {*invgnn.attacks.__all__}
+
+
+OWNERS = ("Watermark", "Secret", "Carriers", "Graphs", "Answers", "Verdict", "bits")
+
+
+@pytest.mark.parametrize("kind", sorted(kinds(), key=str), ids=lambda kind: kind.__name__)
+def test_no_attack_can_be_given_the_owners_mark(kind):
+    """A stolen model and the task go in; settings of its own name nothing that an owner has."""
+    assert list(inspect.signature(kind.apply).parameters) == ["self", "model", "task"]
+    assert "__call__" not in vars(kind)
+    for setting in inspect.signature(kind.__init__).parameters.values():
+        assert setting.kind is not setting.VAR_KEYWORD
+        assert not any(word in f"{setting.name} {setting.annotation}" for word in OWNERS)
+
+
+def test_every_attack_says_what_the_thief_has():
+    for attack in ATTACKS:
+        assert attack.knows
+        assert {*attack.knows} <= {*get_args(Knowledge)}
+        assert type(attack).__doc__.splitlines()[0].endswith(".")
+
+
+def test_names_tell_attacks_and_edits_apart():
+    everything = [*edits.suite(), *suite(nn.Linear(1, 1))]
+    assert len({slug(edit) for edit in everything}) == len(everything)
+    rows = [repr(attack) for attack in suite()]
+    for row in ("channel scrub 40%", "zero last layer", "KD-kill", "FT-clean 20 epochs"):  # the paper's
+        assert row in rows
+    assert [a.share for a in suite() if isinstance(a, Extract)] == [0.1, 0.5, 1, 1]
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def test_scrubbing_finds_the_channel_that_sleeps_on_task_inputs(web):
+    """A trigger's channel has the largest weights of all, and no task input ever wakes it."""
+    model = new_model(web, "GCN", 0, hidden_channels=8)
+    with torch.no_grad():
+        model.convs[0].lin.weight[3].fill_(50)
+        model.convs[0].bias[3] = -1e6
+    scrubbed, pruned = ChannelScrub(1 / 8)(model, web), PruneChannels(1 / 8)(model, web)
+    assert not scrubbed.convs[0].lin.weight[3].any()
+    assert int((scrubbed.convs[0].lin.weight == 0).all(1).sum()) == 1
+    assert pruned.convs[0].lin.weight[3].any()
+    torch.testing.assert_close(scores(scrubbed, web), scores(model, web))  # the task never needed it
+
+
+def test_use_is_what_the_next_layer_takes_in(web):
+    model = new_model(web, "GCN", 0, hidden_channels=8).eval()
+    graph = web.graphs[0]
+    inside = model.convs[0](graph.x, graph.edge_index).relu().detach().double().numpy().mean(0)
+    weights = np.abs(model.convs[1].lin.weight.detach().double().numpy())
+    wanted = np.mean([row * inside / (row @ inside) for row in weights], axis=0)
+    with torch.no_grad():
+        found = use(hidden_units(model, web)[0], model, web)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", ["GCN", "GraphSAGE", "GIN"])
+def test_scrubbing_cannot_be_misled_by_scale(backbone, both):
+    model = new_model(both, backbone, 0, hidden_channels=8).eval()
+    masks = []
+    for given in (model, RescaleUnits(50)(model, both)):
+        units = hidden_units(ChannelScrub(0.4)(given, both), both)
+        masks.append([(layer.makers[0] == 0).all(1).tolist() for layer in units])
+    assert masks[0] == masks[1]
+    assert all(sum(mask) == max(1, int(0.4 * len(mask))) for mask in masks[0])
+
+
+def test_a_wiped_last_layer_says_nothing_and_the_embedding_everything(both, draw):
+    model, mark = small(both), draw(both.level, access=("embedding", "logits"))
+    wiped = ZeroHead()(model, both)
+    assert not (scores(wiped, both) - scores(wiped, both)[0]).any()
+    assert {name.partition(".")[0] for name in changed(model, wiped)} == (
+        {"head"} if both.level == "graph" else {"convs"}
+    )
+    assert all(not p.any() for p in last_layer(wiped, both).parameters())
+    before, after = (mark.read(net, "embedding").carriers for net in (model, wiped))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_wiped_perception_head_costs_nothing(both):
+    model = small(both)
+    wiped = ZeroHead("perception")(model, both)
+    assert changed(model, wiped) == {"perception.weight"}  # its bias was zero
+    assert scores(model, both).equal(scores(wiped, both))
+    assert (wiped.perception(torch.randn(5, 8, generator=torch.Generator().manual_seed(0))) == 0.5).all()
+    with pytest.raises(EditError, match="no perception head"):
+        ZeroHead("perception")(new_model(both, "GCN", 0, hidden_channels=8), both)
+
+
+def test_colluders_average_exactly(both):
+    copies = [small(both, seed=seed) for seed in (0, 1, 2)]
+    mixed = Collude(*copies[1:])(copies[0], both).state_dict()
+    for name, value in mixed.items():
+        held = [net.state_dict()[name] for net in copies]
+        wanted = np.mean([v.double().numpy() for v in held], axis=0) if value.dim() else held[0].numpy()
+        np.testing.assert_allclose(value.numpy(), wanted, rtol=1e-5, atol=1e-7)
+    with pytest.raises(EditError, match="different parameters"):
+        Collude(new_model(both, "GCN", 0))(copies[0], both)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def told(model, task):
+    return scores(model, task).double().log_softmax(-1)
+
+
+def distance(one, other, task):
+    ours, theirs = told(one, task), told(other, task)
+    return float((theirs.exp() * (theirs - ours)).sum(-1).mean())
+
+
+def test_kd_kill_leads_to_the_clean_teacher(web):
+    stolen, teacher = (new_model(web, "GCN", seed, hidden_channels=16) for seed in (0, 1))
+    for net, seed in ((stolen, 5), (teacher, 6)):
+        train(net, web, epochs=20, seed=seed)
+    student = KDKill(teacher, epochs=30)(stolen, web)
+    assert distance(student, teacher, web) < distance(stolen, teacher, web) / 2
+
+
+def test_the_teacher_a_thief_trains_owes_the_stolen_model_nothing(web):
+    stolen, other = (new_model(web, "GCN", seed, hidden_channels=8) for seed in (0, 1))
+    teachers = []
+    for net in (stolen, other):
+        with seeded(3):
+            teachers.append(KDKill(epochs=2).clean_teacher(net, web))
+    assert not changed(*teachers)
+    assert changed(teachers[0], stolen)
+
+
+def test_clean_fine_tuning_is_the_papers(web):
+    model = small(web)
+    assert (FTClean().epochs, FTClean().lr) == (20, 0.01)
+    assert not changed(FTClean(2)(model, web), FineTune(2, 0.01)(model, web))
+    assert changed(FTClean(2)(model, web), FTClean(2, lr=1e-3)(model, web))
+
+
+def test_overwriting_embeds_the_thiefs_mark(web):
+    model = new_model(web, "GCN", 0, hidden_channels=16)
+    train(model, web, epochs=20)
+    attack = Overwrite(m=16, epochs=40)
+    mark = attack.own_mark(model, web)
+    assert mark.secret == own_secret(0) != own_secret(1)
+    before, after = (mark.weigh(mark.read(net)).t for net in (model, attack(model, web)))
+    assert before < 14 <= after
+    assert [reading.access for reading in mark.readings] == ["embedding", "logits"]
+    flat = Overwrite(m=8).own_mark(new_model(web, "SGC", 0), web)
+    assert [reading.access for reading in flat.readings] == ["logits"]
+
+
+def test_what_unlearning_asks_for(web, draw):
+    """Carriers are to say the mean of the ordinary inputs, and those what they say; against numpy."""
+    model, mark = new_model(web, "GCN", 0, hidden_channels=8).train(), draw("node")
+    graphs, readings = (
+        Graphs.concat([mark.carriers, mark.ordinary]),
+        [Reading("embedding"), Reading("logits")],
+    )
+    wanted = neutral(model, graphs, readings, mark.m)
+    assert model.training
+    with torch.no_grad():
+        seen = observe(model.eval(), to_batch(graphs), "auto")
+    which = torch.tensor([0, 3, mark.m, mark.m + 5])
+    for each in wanted:
+        said = pooled(seen, each.reading).double().numpy()
+        usual = said[mark.m :]
+        target = np.concatenate([np.tile(usual.mean(0), (mark.m, 1)), usual])
+        np.testing.assert_allclose(each.rows, target, rtol=1e-4, atol=1e-6)
+        far = ((said - target) ** 2).mean() / usual.var(0, ddof=1).mean()
+        assert float(each.distance(seen, torch.arange(len(said)))) == pytest.approx(far, rel=1e-4)
+        few = to_batch(graphs.take(which.numpy()))
+        with torch.no_grad():
+            found = each.distance(observe(model, few, "auto"), which)
+        wish = ((said[which] - target[which]) ** 2).mean() / usual.var(0, ddof=1).mean()
+        assert float(found) == pytest.approx(wish, rel=1e-3)
+
+
+def test_unlearning_comes_closer_to_it_than_fine_tuning(web):
+    model = new_model(web, "GCN", 0, hidden_channels=16)
+    train(model, web, epochs=30)
+    marks = own_marks(model, web, 2, 16, seed=0)
+    graphs = Graphs.concat([*(mark.carriers for mark in marks), *(mark.ordinary for mark in marks)])
+    wanted = neutral(model, graphs, [Reading("embedding")], 32)[0]
+    far = {}
+    for weight in (1e-9, 1.0):  # the first is fine-tuning
+        edited = Unlearn(2, 16, weight=weight)(model, web)
+        with torch.no_grad():
+            far[weight] = float(
+                wanted.distance(observe(edited, to_batch(graphs), "auto"), torch.arange(len(graphs)))
+            )
+    assert far[1.0] < 0.8 * far[1e-9]
+
+
+# --- an API ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Which inputs the teacher of the last extraction was asked about."""
+    seen = []
+
+    def watched(teacher, task, share):
+        lessons = extract.ask_teacher.__wrapped__(teacher, task, share)
+        seen.append(lessons.asked.nonzero().view(-1))
+        return lessons
+
+    watched.__wrapped__ = extract.ask_teacher
+    monkeypatch.setattr(extract, "ask_teacher", watched)
+    return seen
+
+
+@pytest.mark.parametrize(("share", "replies"), [(0.1, "probabilities"), (0.5, "labels"), (1.0, "labels")])
+def test_extraction_uses_the_stated_share_and_no_label(share, replies, both, asked):
+    teacher, attack = small(both, "GCN"), Extract(share, replies, epochs=2)
+    student = attack(teacher, both)
+    assert len(asked[0]) == round(share * len(both.train))
+    assert {*asked[0].tolist()} <= {*both.train.tolist()}
+    blind = [copy.copy(graph) for graph in both.graphs]
+    for place, graph in enumerate(blind):
+        graph.y = 1 - graph.y  # true labels must not matter
+        if both.level == "graph" and place not in asked[0].tolist():
+            graph.x = torch.full_like(graph.x, 100)  # nor inputs that were not asked about
+    assert not changed(student, attack(teacher, replace(both, graphs=blind)))
+    with torch.no_grad():
+        for value in last_layer(teacher, both).parameters():
+            value.neg_()  # of a linear map: every answer turns round
+    assert changed(student, attack(teacher, both))  # but the answers must
+
+
+def test_only_answers_leave_the_api(web):
+    """A teacher whose hidden units were shuffled gives the same answers, and so the same student."""
+    teacher = new_model(web, "GCN", 0, hidden_channels=8)
+    students = [Extract(1.0, "labels", epochs=3)(t, web) for t in (teacher, PermuteUnits()(teacher, web))]
+    assert not changed(*students)
+
+
+def test_extraction_learns_the_teacher(web):
+    teacher = new_model(web, "GCN", 0, hidden_channels=16)
+    train(teacher, web, epochs=40)
+    student = Extract(epochs=40)(teacher, web)
+    agree = (scores(student, web).argmax(-1) == scores(teacher, web).argmax(-1))[web.test]
+    assert float(agree.double().mean()) > 0.9
+
+
+# --- serving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("serving", SERVED, ids=repr)
+def test_an_endpoint_gives_scores_and_nothing_else(serving, both, draw):
+    model = small(both)
+    endpoint, mark = serving(model, both), draw(both.level, access=("embedding", "logits", "labels"))
+    assert isinstance(endpoint, Endpoint)
+    assert not list(endpoint.parameters())
+    assert not list(endpoint.buffers())
+    with pytest.raises(SuspectError, match="scores only"):
+        mark.read(endpoint.forward, "embedding")
+    with pytest.raises(SuspectError):
+        mark.read(endpoint, "embedding")
+    assert verify(endpoint.forward, mark).access == "logits"
+    first, second = (mark.read(endpoint.forward, "logits").carriers for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert 0 <= accuracy(endpoint, both, both.test) <= 1
+
+
+def test_what_is_blurred(both):
+    model = small(both).eval()
+    plain = scores(model, both).double()
+    rounded, top, warm, noisy = (
+        scores(Serve(**how)(model, both), both)
+        for how in ({"digits": 2}, {"top": True}, {"temperature": 10}, {"noise": 0.5})
+    )
+    np.testing.assert_array_equal(rounded, np.round(plain.softmax(-1).numpy(), 2))
+    assert top.sum(-1).eq(1).all()
+    assert top.max(-1).values.eq(1).all()
+    assert top.argmax(-1).equal(plain.argmax(-1))
+    np.testing.assert_allclose(warm.log()[:, 0] - warm.log()[:, 1], (plain[:, 0] - plain[:, 1]) / 10)
+    odds = noisy.log().diff(dim=-1) - plain.diff(dim=-1)
+    assert float(odds.std()) == pytest.approx(0.5 * 2**0.5, rel=0.4)
+    other = scores(Serve(noise=0.5, seed=1)(model, both), both)
+    assert not other.equal(noisy)
+
+
+def test_temperature_changes_no_order(motifs, draw):
+    """Of two classes, the projection is one log-odds, and ranks see its order alone."""
+    model, mark = small(motifs), draw(access="logits")
+    plain, warm = (mark.read(net) for net in (model, Serve(temperature=10)(model, motifs).forward))
+    assert mark.weigh(warm).log_p == pytest.approx(mark.weigh(plain).log_p)
+    assert warm.carriers.std() == pytest.approx(plain.carriers.std() / 10)
+
+
+# --- names, plug-ins, senseless arguments ---------------------------------------------------------
+
+
+def test_names_on_a_command_line():
+    everything = [*edits.suite(), *suite()]
+    assert repr(pick("ft-clean-20-epochs", everything)) == "FT-clean 20 epochs"
+    assert repr(pick("prune 20%", everything)) == "prune 20%"
+    assert [repr(e) for e in pick_all(["kd", "prune-2"], everything)] == [
+        "prune 20%", "prune 20% of channels", "KD-kill",
+    ]  # fmt: skip
+    for choose in (pick, lambda name, among: pick_all([name], among)):
+        with pytest.raises(ParameterError, match="kd-kil1") as caught:
+            choose("kd-kil1", everything)
+        assert "kd-kill" in caught.value.advice
+    with pytest.raises(ParameterError) as caught:
+        pick("%%%", everything)
+    assert "--list" in caught.value.advice
+
+
+PLUGIN = """
+from invgnn.attacks import FTClean
+from invgnn.edits import Prune
+longer, edit = (lambda: FTClean(500)), Prune(0.1)
+"""
+
+
+def test_plugins_come_after_the_suite(tmp_path, monkeypatch):
+    (tmp_path / "thieving.py").write_text(PLUGIN)
+    about = tmp_path / "thieving-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: thieving\nVersion: 1.0\n")
+    points = about / "entry_points.txt"
+    points.write_text("[invgnn.attacks]\na = thieving:longer\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [repr(a) for a in find_attacks()] == [*map(repr, suite()), "FT-clean 500 epochs"]
+    assert "FT-clean 500 epochs" not in map(repr, edits.find_edits())
+    points.write_text("[invgnn.attacks]\na = thieving:edit\n")
+    with pytest.raises(EditError, match="a Prune, not an Attack") as caught:
+        find_attacks()
+    assert "invgnn.attacks.Attack" in caught.value.advice
+    sys.modules.pop("thieving")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ChannelScrub(0),
+        lambda: ChannelScrub(1),
+        lambda: ZeroHead("first"),
+        lambda: KDKill(epochs=0),
+        lambda: KDKill(temperature=0),
+        lambda: FTClean(0),
+        lambda: Overwrite(m=7),
+        lambda: Overwrite(epochs=0),
+        lambda: Overwrite(lr=float("nan")),
+        lambda: Unlearn(0),
+        lambda: Unlearn(weight=-1),
+        lambda: Extract(0),
+        lambda: Extract(1.5),
+        lambda: Extract(1, "gradients"),
+        lambda: Extract(1, student="double"),
+        Serve,
+        lambda: Serve(digits=0),
+        lambda: Serve(temperature=0),
+        lambda: Serve(noise=-1),
+        Collude,
+        lambda: Collude("another"),
+    ],
+)
+def test_senseless_attacks(make):
+    with pytest.raises(ParameterError) as caught:
+        make()
+    assert caught.value.advice
