@@ -213,7 +213,7 @@ def _robust(rows: list[dict[str, str]]) -> str:
 
 def _unique(rows: list[dict[str, str]]) -> str:
     head = ["setting", "ρ bank (by chance)", "ρ lag (by chance)", "c", "p plain (p_min)"]
-    head += ["log₂ Pr[two plain keys collide]", "T of three other owners, at most"]
+    head += ["log₂ Pr[two independent plain keys collide]", "T of three other owners, at most"]
     head += [*(f"certified radius, noise {sigma}" for sigma in SIGMAS), "norm of the weights"]
     head += ["thief with the key changes", "accuracy, points"]
     lines = []

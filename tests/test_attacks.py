@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -474,3 +475,11 @@ def test_senseless_attacks(make):
     with pytest.raises(ParameterError) as caught:
         make()
     assert caught.value.advice
+
+
+def test_the_page_on_adding_an_attack_works():
+    page = Path(__file__).parents[1] / "docs" / "adding-an-attack.md"
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    space: dict[str, object] = {}
+    exec(code, space)  # noqa: S102  # our own page
+    check_edit(space["Shake"]())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.nn.functional import cross_entropy
 
-from invgnn.recipe import NAT_SHARE, guarded, in_nats
+from invgnn.recipe import NAT_SHARE, Recipe, guarded, in_nats
 from invgnn.tasks import new_model
 from invgnn.training import Collated
 
@@ -106,3 +106,9 @@ def test_unlearning_the_task_gains_the_mark_nothing():
     said = torch.tensor([-0.2, 0.3])
     wide, narrow = (scale * torch.tensor([-1.0, 0.0, 1.0], requires_grad=True) for scale in (5, 0.1))
     assert in_nats(said, wide).tolist() == pytest.approx(in_nats(said, narrow).tolist())
+
+
+def test_a_wait_that_was_a_share_is_recalled_as_the_default():
+    """Marks saved when `wait` was a share of the epochs must still open."""
+    assert Recipe.recall({**Recipe(beta=2.0).record(), "wait": 0.2}) == Recipe(beta=2.0)
+    assert Recipe.recall(Recipe(wait=3).record()) == Recipe(wait=3)

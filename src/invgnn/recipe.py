@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -62,7 +63,7 @@ class Recipe:
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
-        if any(value != int(value) for value in steps):
+        if not all(math.isfinite(value) and value == int(value) for value in steps):
             raise ParameterError("simulate, extra and wait are numbers of steps", "give whole numbers")
         if self.cap is not None and not (self.guard and self.cap > 0):
             raise ParameterError("a cap is positive and needs the guard", "1: never harder than the task")
@@ -75,6 +76,12 @@ class Recipe:
     def record(self) -> dict[str, Any]:
         """The settings as plain values."""
         return asdict(self)
+
+    @classmethod
+    def recall(cls, record: dict[str, Any]) -> Recipe:
+        """The settings of a record; a `wait` that was once a share of the epochs becomes the default."""
+        wait = record.get("wait", 0)
+        return cls(**record) if wait == int(wait) else cls(**{**record, "wait": cls.wait})
 
 
 NATURAL_SHARE = 0.25
@@ -132,9 +139,10 @@ def guarded(
     """The sum of both losses, its gradient freed of what in the mark's points against the task's.
 
     Where the two gradients disagree, the part of the mark's along the task's is taken out, so that a small
-    step along the rest does not raise the task loss; what is left is at most `cap` times as long as the
-    task's. Call `backward` on the result as on any loss. Only the given parameters get a gradient, and
-    hooks on them fire for each loss and for the sum; with a `GradScaler` add the losses instead.
+    gradient step along the rest does not raise the task loss (Adam bends the step); what is left is at most
+    `cap` times as long as the task's. Call `backward` on the result as on any loss. Only the given
+    parameters get a gradient, and hooks on them fire for each loss and for the sum; with a `GradScaler` add
+    the losses instead.
     """
     wanted = [p for p in parameters if p.requires_grad]
     towards_task, towards_mark = _gradient(task_loss, wanted), _gradient(mark_loss, wanted)

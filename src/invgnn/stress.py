@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -16,7 +17,7 @@ from invgnn import null
 from invgnn.attacks import Attack, Endpoint, find_attacks
 from invgnn.disk import write_text
 from invgnn.edits import Edit, find_edits
-from invgnn.errors import CarrierError, DataError, EditError, FileError, SuspectError
+from invgnn.errors import DataError, FileError, InvgnnError, SuspectError
 from invgnn.query import Suspect, digest_model
 from invgnn.tasks import Task
 from invgnn.theory.margins import drift, kappa_signed, squash
@@ -146,7 +147,7 @@ class _Trial:
         start = time.perf_counter()
         try:
             changed = change(self.model, self.task)
-        except (EditError, CarrierError) as error:
+        except InvgnnError as error:
             seconds = time.perf_counter() - start
             return Row(repr(change), kind, knows, None, seconds, note=_one_line(error.message))
         return self.read(repr(change), kind, knows, changed, start)
@@ -194,20 +195,33 @@ def _check_task(mark: Watermark, task: Task) -> None:
         )
 
 
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
 # -- rows on disk ---------------------------------------------------------------------------------
 
 
 class Ledger:
-    """Rows in a CSV file, appended as they are done, so that a stress test can be gone on with.
+    """Rows in a CSV file for your eyes, appended as they are done, so that a stress test can go on later.
 
-    Every line carries the digests of mark and model and the task: a file of another test is refused. A
+    Every line carries the digests of mark and models, task and level: a file of another test is refused. A
     line that was cut off is done again.
     """
 
-    def __init__(self, path: str | Path, model: nn.Module, mark: Watermark, task: Task) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        model: nn.Module,
+        mark: Watermark,
+        task: Task,
+        *licensed: nn.Module,
+        alpha: float = 1e-6,
+    ) -> None:
         self.path = Path(path)
         seed = "" if task.seed is None else f"/{task.seed}"
-        self.run = f"{mark.digest[:12]}/{digest_model(model)[:12]}/{task.name}{seed}"
+        models = "/".join(digest_model(each)[:12] for each in (model, *licensed))
+        self.run = f"{mark.digest[:12]}/{models}/{task.name}{seed}/{alpha:g}"
         self.accesses = [reading.access for reading in mark.readings]
         plain = [f.name for f in fields(Row) if f.name != "found"]
         self.header = ["run", *plain, *(f"{a}.{n}" for a in self.accesses for n in NUMBERS)]
@@ -223,7 +237,7 @@ class Ledger:
             raise FileError(
                 f"{self.path} holds rows of another stress test", "choose another name, or move it away"
             )
-        write_text(self.path, "".join(whole), overwrite=True)
+        write_text(self.path, "".join(whole), overwrite=True, private=True)
         return [self._row(line) for line in lines]
 
     def add(self, row: Row) -> None:
@@ -231,7 +245,7 @@ class Ledger:
         record = {"run": self.run} | row.record()
         line = _line([record.get(name) for name in self.header])
         fresh = not self.path.exists() or not self.path.stat().st_size
-        with self.path.open("a", encoding="utf-8", newline="") as file:
+        with open(self.path, "a", encoding="utf-8", newline="", opener=_private) as file:
             file.write((_line(self.header) if fresh else "") + line)
 
     def _row(self, line: dict[str, str]) -> Row:

@@ -342,7 +342,7 @@ class Watermark:
                 carriers=_unpack("carriers", held.tensors),
                 ordinary=_unpack("ordinary", held.tensors),
                 scale=Scale(*held.body["scale"]),
-                recipe=Recipe(**held.body["recipe"]),
+                recipe=Recipe.recall(held.body["recipe"]),
                 rejected=held.body["rejected"],
                 forward=forward,
             )

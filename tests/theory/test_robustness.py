@@ -309,3 +309,15 @@ def test_distance(motifs):
     flat = [np.concatenate([p.detach().numpy().ravel() for p in net.parameters()]) for net in (one, other)]
     assert distance(one, other) == pytest.approx(np.linalg.norm(flat[0] - flat[1]), rel=1e-6)
     assert distance(one, wide) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("m", "slack", "eps", "r"), [(24, 0.45, eps_err(24, 1e-6), 0.4), (128, -0.1, 0.9, 0.05)]
+)
+def test_no_bound_on_misses_where_there_is_none(m, slack, eps, r):
+    """More matches asked for than carriers, or bits that are wrong before any jitter."""
+    assert beta_fn_bound(m, slack, eps, r).value == 1.0
+
+
+def test_rounding_refutes_no_budget():
+    assert Budget(prune_slope=0.3 / 0.5**0.5, share=0.5, gamma=0.3 * (1 + 1e-15)).standing == "held"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 from torch import nn
 
 from invgnn.attacks.attack import Attack, Knowledge
-from invgnn.edits.layers import all_learn, reset
+from invgnn.edits.layers import fresh_twin
 from invgnn.edits.lessons import ask_teacher, learn
 from invgnn.errors import ParameterError
 from invgnn.tasks import Task
@@ -41,14 +39,13 @@ class KDKill(Attack):
         """Ask the clean teacher about all training inputs, then teach."""
         teacher = self.clean_teacher(model, task) if self.teacher is None else self.teacher
         lessons = ask_teacher(teacher, task, 1.0)
-        learn(model, task, lessons, temperature=self.temperature, epochs=self.epochs, lr=self.lr)
+        options = {"temperature": self.temperature, "lr": self.lr}
+        learn(model, task, lessons, epochs=self.epochs, select=False, **options)
         return model
 
     def clean_teacher(self, model: nn.Module, task: Task) -> nn.Module:
         """A model of the same architecture that was trained on the task alone."""
-        teacher = copy.deepcopy(model)
-        reset(teacher)
-        all_learn(teacher)
+        teacher = fresh_twin(model)
         train(teacher, task, epochs=self.epochs, lr=self.lr, seed=self.seed)
         return teacher
 

@@ -33,11 +33,12 @@ def suite(*licensed: nn.Module) -> list[Attack]:
         *(ZeroHead(head) for head in ("last", "perception")),
         KDKill(),
         *(FTClean(epochs) for epochs in (20, 100)),
-        Overwrite(),
-        Unlearn(),
+        *(Overwrite(epochs=epochs) for epochs in (20, 100)),
+        *(Unlearn(epochs=epochs) for epochs in (20, 100)),
         *(Extract(share) for share in (0.1, 0.5, 1.0)),
         Extract(1.0, "labels"),
-        *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(noise=0.5)),
+        *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(temperature=10, digits=2)),
+        Serve(noise=0.5),
         *([Collude(*licensed)] if licensed else []),
     ]
 
@@ -53,13 +54,17 @@ def find_attacks(*licensed: nn.Module) -> list[Attack]:
 
 def slug(edit: Edit) -> str:
     """The name of an edit or attack as one word: "prune-20" for `prune 20%`."""
-    return re.sub(r"[^a-z0-9.]+", "-", repr(edit).lower()).strip("-")
+    return _word(repr(edit))
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
 def pick(name: str, edits: Iterable[Edit]) -> Edit:
     """The edit or attack of that name, in full or as its slug."""
     named = {slug(edit): edit for edit in edits}
-    wanted = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    wanted = _word(name)
     if wanted not in named:
         near = get_close_matches(wanted, named, n=3, cutoff=0.4)
         advice = f"did you mean {', '.join(near)}?" if near else "invgnn attack --list shows all names"
@@ -69,8 +74,10 @@ def pick(name: str, edits: Iterable[Edit]) -> Edit:
 
 def pick_all(names: Sequence[str], edits: Sequence[Edit]) -> list[Edit]:
     """Those whose slug starts with one of the names, in their own order; every name must fit one."""
-    for name in names:
+    starts = tuple(filter(None, map(_word, names)))
+    if not starts:
+        raise ParameterError("no name is given", "invgnn attack --list shows all names")
+    for name in starts:
         if not any(slug(edit).startswith(name) for edit in edits):
-            pick(name, edits)  # says what is wrong, unless it is the full name
-    starts = tuple(names)
+            pick(name, edits)  # says what is wrong
     return [edit for edit in edits if slug(edit).startswith(starts)]

@@ -86,6 +86,8 @@ def stress(
     check_input(mark, model, second)
     if output is not None:
         check_output(output, overwrite)
+    if csv is not None:
+        check_output(csv, overwrite=True)
     passphrase = open_passphrase(mark, passphrase_file)
 
     from invgnn.null import check_alpha
@@ -99,7 +101,7 @@ def stress(
     owned = load_for(loaded, model)
     licensed = [] if second is None else [load_for(loaded, second)]
     changes = _chosen(licensed, only, quick)
-    ledger = None if csv is None else Ledger(csv, owned, held, loaded)
+    ledger = None if csv is None else Ledger(csv, owned, held, loaded, *licensed, alpha=alpha)
     rows: list[Row] = [] if ledger is None else ledger.read()
     done = {row.change for row in rows}
     if done:

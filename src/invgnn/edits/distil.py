@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from invgnn.edits.edit import Edit
-from invgnn.edits.layers import reset, scores
+from invgnn.edits.layers import fresh_twin, scores
 from invgnn.edits.lessons import ask_teacher, learn
 from invgnn.errors import EditError, ParameterError
 from invgnn.models import Backbone, build
+from invgnn.query import weight_of
 from invgnn.tasks import Task, new_model
 
 STUDENTS = {"same": "", "half": " into half width", "other": " into other backbone"}
@@ -23,6 +24,8 @@ Start = Literal["fresh", "teacher"]
 
 class Distil(Edit):
     """Train a student on the softened scores of the model and keep its best epoch on validation data.
+
+    A student that starts from the teacher keeps the last epoch: the first ones are all but the teacher.
 
     student  "same" architecture, "half" the hidden width, the "other" backbone (GraphSAGE, or GCN for a
              GraphSAGE), or a function from the task to a model of your own
@@ -59,7 +62,8 @@ class Distil(Edit):
         """Ask the teacher once, then teach."""
         lessons = ask_teacher(model, task, self.rho_kd)
         student = model if self.start == "teacher" else self.new_student(model, task)
-        learn(student, task, lessons, temperature=self.temperature, epochs=self.epochs, lr=self.lr)
+        options = {"temperature": self.temperature, "lr": self.lr}
+        learn(student, task, lessons, epochs=self.epochs, select=self.start == "fresh", **options)
         return student
 
     def new_student(self, teacher: nn.Module, task: Task) -> nn.Module:
@@ -69,10 +73,10 @@ class Distil(Edit):
             scores(student, task)  # layers made without a width find it
             return student
         if self.student == "same":
-            student = copy.deepcopy(teacher)
-            reset(student)
-            return student
-        return _narrow(teacher) if self.student == "half" else _other(teacher, task)
+            return fresh_twin(teacher)
+        made = _narrow(teacher) if self.student == "half" else _other(teacher, task)
+        like = weight_of(teacher)
+        return made if like is None else made.to(like)
 
     def __repr__(self) -> str:
         own = getattr(self.student, "__name__", "own model").replace("<lambda>", "own model")

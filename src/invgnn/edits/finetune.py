@@ -63,7 +63,7 @@ def _learning(model: nn.Module, part: nn.Module) -> Iterator[None]:
 
     def quiet(*_: object) -> None:
         for norm in norms:
-            norm.eval()
+            norm.training = False
 
     hook = model.register_forward_pre_hook(quiet)  # the loop sets training mode in every epoch
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -77,3 +78,11 @@ def reset(module: nn.Module) -> None:
             f"no reset_parameters() renews {', '.join(forgotten)} of the {type(module).__name__}",
             "give the module that holds it a reset_parameters(), or distil with a student= of your own",
         )
+
+
+def fresh_twin(model: nn.Module) -> nn.Module:
+    """A model of the same architecture with weights of its own, all of which learn."""
+    twin = copy.deepcopy(model)
+    reset(twin)
+    all_learn(twin)
+    return twin

@@ -51,9 +51,19 @@ def ask_teacher(teacher: nn.Module, task: Task, rho_kd: float) -> Lessons:
 
 
 def learn(
-    student: nn.Module, task: Task, lessons: Lessons, *, temperature: float, epochs: int, lr: float
+    student: nn.Module,
+    task: Task,
+    lessons: Lessons,
+    *,
+    temperature: float,
+    epochs: int,
+    lr: float,
+    select: bool = True,
 ) -> None:
-    """Teach in place and keep the epoch with the best validation accuracy; of equals the later.
+    """Teach in place and keep the epoch with the best validation accuracy, of equals the later.
+
+    `select=False` keeps the last: a student that starts from a marked model is best, and still marked, at
+    the beginning.
 
     Optimiser and batches are those of `train`. Randomness is the global generators'.
     """
@@ -70,7 +80,7 @@ def learn(
             lessons.loss(said, which, temperature).backward()
             optimiser.step()
         found = accuracy(student, task, task.val, held)
-        if found >= best:
+        if not select or found >= best:
             best, kept = found, {k: v.detach().clone() for k, v in student.state_dict().items()}
     student.load_state_dict(kept)
 

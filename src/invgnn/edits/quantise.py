@@ -11,7 +11,7 @@ from invgnn.tasks import Task
 
 
 class Quantise(Edit):
-    """Round weights to 2^bits levels per output channel, symmetrically around zero."""
+    """Round weights to 2^bits - 1 levels per output channel, symmetrically around zero."""
 
     def __init__(self, bits: int) -> None:
         if not 2 <= bits <= 16:

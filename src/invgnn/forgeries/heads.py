@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from invgnn.edits.layers import reset
+from invgnn.edits.layers import fresh_twin
 from invgnn.forgeries.forgery import Forged, Forgery, Naive
 from invgnn.graphs import Graphs
 from invgnn.query import observe, politely, to_batch, weight_of
@@ -111,9 +111,7 @@ class AlignToOriginal(Forgery):
     def forge(self, model: nn.Module, task: Task) -> Forged:
         """Teach a fresh model the mark, then align the accused, and a fresh control, to it."""
         mark = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding")
-        original, control = copy.deepcopy(model), copy.deepcopy(model)
-        reset(original)
-        reset(control)
+        original, control = fresh_twin(model), fresh_twin(model)
         _teach(original, mark, self.steps)
         wanted = embed(original, mark.carriers)
         aligned, beside = (

@@ -10,6 +10,7 @@ from torch import nn
 
 from invgnn import null
 from invgnn.carriers import Reference
+from invgnn.edits.layers import all_learn
 from invgnn.forgeries.forgery import Forged, Forgery, Naive
 from invgnn.query import Suspect
 from invgnn.reading import Access
@@ -62,6 +63,7 @@ class EmbedLater(Forgery):
     def forge(self, model: nn.Module, task: Task) -> Forged:
         """Train the stolen copy on the task with the thief's mark."""
         mark = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding")
+        all_learn(model)
         train(model, task, mark, epochs=self.epochs, lr=self.lr, seed=self.seed)
         naive = Naive(self.fools, mark.weigh(mark.read(model)).log_p)
         return Forged(model, naive, (lambda: verify(model, mark),), mark=mark, suspect=model)

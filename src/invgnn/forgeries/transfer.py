@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from invgnn.carriers import Reference
-from invgnn.edits.layers import reset
+from invgnn.edits.layers import fresh_twin
 from invgnn.errors import ParameterError
 from invgnn.forgeries.forgery import Forged, Forgery, Naive, bound_anew
 from invgnn.graphs import Graphs
@@ -53,8 +51,7 @@ class TransferCarriers(Forgery):
         )
 
     def _own_model(self, model: nn.Module, task: Task, number: int) -> nn.Module:
-        twin = copy.deepcopy(model)
-        reset(twin)
+        twin = fresh_twin(model)
         train(twin, task, epochs=self.epochs, seed=self.seed + number)
         return twin.requires_grad_(False)
 
@@ -64,7 +61,7 @@ class TransferCarriers(Forgery):
         if graphs.x is None:
             raise ParameterError("graphs without features", "there is nothing to tune")
         batch = to_batch(graphs, weight_of(models[0]))
-        batch.x = x = batch.x.clone().float().requires_grad_()
+        batch.x = x = batch.x.clone().requires_grad_()
         signs = torch.as_tensor(2.0 * mark.bits - 1).to(x)
         optimiser = torch.optim.Adam([x], lr=0.1)
         for _ in range(self.steps):

@@ -32,6 +32,7 @@ class Outcome:
     lost    changes after which it does not
     cheap   those of the lost that keep the accuracy within two points: the mark is removed for nothing
     unread  changes after which this reading is impossible
+    there   whether the model as released shows the mark at all
     """
 
     access: str
@@ -39,13 +40,16 @@ class Outcome:
     lost: list[str]
     cheap: list[str]
     unread: list[str]
+    there: bool = True
 
     def __str__(self) -> str:
+        if not self.there:
+            return f"at {self.access} the mark does not show as released: nothing is said about removal"
         total = len(self.shown) + len(self.lost)
         said = f"at {self.access} the mark shows after {len(self.shown)} of {total} changes"
         if self.unread:
             said += f" ({len(self.unread)} leave nothing to read there)"
-        free = f"; removed at no cost in accuracy by: {'; '.join(self.cheap)}" if self.cheap else ""
+        free = f"; removed within two points of accuracy by: {'; '.join(self.cheap)}" if self.cheap else ""
         return said + free
 
 
@@ -60,7 +64,10 @@ def outcomes(rows: Sequence[Row], alpha: float = 1e-6) -> list[Outcome]:
         cheap = [row for row in lost if (row.accuracy or 0) >= (released.accuracy or 0) - TOLERATED]
         unread = [row.change for row in made if row.at(access) is None]
         shown = [row.change for row, at in read if at.evidence >= limit]
-        found.append(Outcome(access, shown, [r.change for r in lost], [r.change for r in cheap], unread))
+        before = released.at(access)
+        there = before is not None and before.evidence >= limit
+        gone, free = ([row.change for row in some] for some in (lost, cheap))
+        found.append(Outcome(access, shown, gone, free, unread, there))
     return found
 
 

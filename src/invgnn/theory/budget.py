@@ -72,7 +72,7 @@ def beta_fn_bound(
 
     `slack` is kappa - gamma, the least signed margin left after the edit. A jitter of at most r <= 1/2
     flips a bit with probability at most 1/2 - slack, and none at all if slack > r. So T has mean at least
-    m (1/2 + slack), and the bound is vacuous (1) unless slack > 1/2 - eps.
+    m (1/2 + slack), and the bound is vacuous (1) unless slack > 1/2 - eps, slack >= 0 and eps >= 0.
 
     Guarantee: Hoeffding's, if the jitter is uniform and independent over the carriers; no mixing needed.
     The paper's exp(-2 (1 - c) m slack²) claims it for every symmetric jitter up to 1: it fails for ±1.
@@ -82,8 +82,9 @@ def beta_fn_bound(
         return Bound(_hoeffding(m, slack, weakening(rho0)), form, assumptions=(MIXING, jitter))
     if not 0 <= r <= 0.5:
         raise ParameterError(f"jitter of width {r}", "the bound holds for 0 <= r <= 1/2")
-    sure = slack > r
-    value = 0.0 if sure else _hoeffding(m, max(0.0, slack - (0.5 - eps)), 0.0)
+    sure = slack > r and eps >= 0
+    gained = slack - (0.5 - eps) if slack >= 0 <= eps else 0.0
+    value = 0.0 if sure else _hoeffding(m, max(0.0, gained), 0.0)
     uniform = Assumption("jitter is uniform in [-r, r] and independent over the carriers")
     return Bound(value, form, assumptions=() if sure else (uniform,))
 
@@ -150,7 +151,7 @@ class Budget(Statement):
             return "vacuous"
         if self.gamma is None:
             return "unproved"
-        return "held" if self.gamma <= self.value else "did not hold"
+        return "held" if self.gamma <= self.value * (1 + 1e-12) else "did not hold"
 
     def __str__(self) -> str:
         beside = "" if self.gamma is None else f" beside a measured drift of {self.gamma:.3g}"

@@ -76,8 +76,8 @@ class Imperceptibility(Statement):
 
     @property
     def standing(self) -> Standing:
-        """`vacuous` above the certified weight: then the theorem promises nothing."""
-        if self.beta > self.beta_max:
+        """`vacuous` where a premise fails, the certified weight among them: nothing is promised then."""
+        if self.beta > self.beta_max or any(given.holds is False for given in self.assumptions):
             return "vacuous"
         return "held" if self.gap <= self.eps else "did not hold"
 

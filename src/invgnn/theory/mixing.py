@@ -142,7 +142,7 @@ def carrier_correlations(table: Floats) -> Floats:
     size = np.linalg.norm(apart, axis=-1, keepdims=True)
     unit = np.divide(apart, size, out=np.zeros_like(apart), where=size > 0)
     first, second = np.triu_indices(table.shape[-2], k=1)
-    return np.asarray((unit @ np.swapaxes(unit, -1, -2))[..., first, second])
+    return np.asarray(np.clip((unit @ np.swapaxes(unit, -1, -2))[..., first, second], -1, 1))
 
 
 def lag_correlations(series: Floats) -> Floats:
