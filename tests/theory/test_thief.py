@@ -129,3 +129,11 @@ def test_senseless_requests(victim):
     for options in ({"goal": "fame"}, {"reach": 0.0}, {"steps": 0}):
         with pytest.raises(ParameterError):
             steal(model, mark, task, **options)
+
+
+def test_where_nothing_shows_nothing_needs_to_change(motifs, draw):
+    """At a level that no evidence reaches, the thief is safe before he starts."""
+    model = new_model(motifs, "GCN", 0, hidden_channels=16)
+    found = steal(model, draw("graph"), motifs, goal="evidence", alpha=1e-30, steps=1)
+    assert (found.found, found.changed) == (True, 0)
+    assert found.t[0] == found.t[1]

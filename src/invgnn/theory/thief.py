@@ -118,7 +118,7 @@ def steal(
         with seeded(seed):
             return rob(victim, pull, safe, order[:k], allowed, steps)
 
-    k, found, robbed = _fewest(attempt, len(order))
+    k, found, robbed = (0, True, victim) if safe(victim) else _fewest(attempt, len(order))
     (t, bits), (t_left, bits_left) = strength(model, mark), strength(robbed, mark)
     acc = accuracy(model, task, task.test, held), accuracy(robbed, task, task.test, held)
     return Theft(
