@@ -50,10 +50,6 @@ strength: venv  ## evidence and accuracy on the 13 settings of the paper, before
 recipe: venv  ## one setting of the embedding changed at a time, on validation data (an hour, resumable)
 	$(BIN)/python benchmarks/recipe.py
 
-.PHONY: loop
-loop: venv  ## the library's training loop against a plain PyG loop
-	$(BIN)/python benchmarks/loop.py
-
 .PHONY: theory theory-figures eigenvalue
 theory: venv  ## the constants of the paper's theorems, theirs beside ours (an hour, resumable)
 	$(BIN)/python benchmarks/theory.py
@@ -67,3 +63,26 @@ eigenvalue: venv  ## what one eigenvalue costs at n = 32
 .PHONY: forgers
 forgers: venv  ## how far searching for carriers gets a forger (hours, resumable)
 	$(BIN)/python benchmarks/forgers.py --into docs/forgeries.md
+
+.PHONY: bench-scaling
+bench-scaling: venv  ## what each part costs further on, and two workers against one (three minutes, idle machine)
+	$(BIN)/python benchmarks/scaling.py --into docs/past-one-machine.md
+
+.PHONY: channel robustness robustness-figures owners
+channel: venv  ## what the second channel leaves after distillation (an hour, resumable)
+	$(BIN)/python benchmarks/channel.py
+
+robustness: venv  ## what edits and attacks leave of a mark (hours, resumable)
+	$(BIN)/python benchmarks/robustness.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
+	$(BIN)/python benchmarks/robustness.py --summary --into docs/robustness.md
+
+robustness-figures: venv  ## the figures of docs/robustness.md
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
+
+owners: venv  ## do marks of one owner show in models of another? (resumable)
+	$(BIN)/python benchmarks/owners.py
+
+.PHONY: bench-speed
+bench-speed: venv  ## what everything costs, against networkx, bare loops and simulation (a quarter of an hour)
+	PYTHONPATH=benchmarks OMP_NUM_THREADS=1 $(BIN)/python -m speed --into docs/performance.md

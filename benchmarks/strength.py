@@ -48,23 +48,30 @@ def access_of(setting: str, kind: str) -> tuple[str, ...]:
     return ("logits",) if setting.endswith("/SGC") else ("embedding", "logits")
 
 
+def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -> tuple[Any, Any, Any]:
+    """The task, an owner's mark and a model that has learnt nothing yet."""
+    from invgnn.recipe import Recipe
+    from invgnn.secret import Secret, public_stream
+    from invgnn.tasks import load_task, new_model, parse_setting
+    from invgnn.watermark import Watermark
+
+    name, backbone = parse_setting(setting)
+    task, levels = load_task(name, seed), access_of(setting, kind)
+    secret = Secret(public_stream(owner, setting, seed).bytes(32))
+    recipe = Recipe(cap=1.0 if kind == "capped" else None)
+    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes, recipe=recipe)
+    return task, mark, new_model(task, backbone, seed)
+
+
 def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one model and read it, and its edited copies, with its owner's mark."""
     import time
 
     from invgnn.edits import Cast, FineTune, Prune, Quantise
-    from invgnn.recipe import Recipe
-    from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.training import accuracy, train
-    from invgnn.watermark import Watermark
 
-    name, backbone = parse_setting(setting)
-    task, levels = load_task(name, seed), access_of(setting, kind)
-    secret = Secret(public_stream("owner", setting, seed).bytes(32))
-    recipe = Recipe(cap=1.0 if kind == "capped" else None)
-    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes, recipe=recipe)
-    model = new_model(task, backbone, seed)
+    task, mark, model = begin(setting, seed, kind)
+    levels = access_of(setting, kind)
     start = time.perf_counter()
     history = train(model, task, None if kind == "unmarked" else mark, seed=seed)
     key = {"setting": setting, "seed": seed, "kind": kind}

@@ -8,28 +8,23 @@ the defaults for margins, drift, budgets, mixing, other owners, certified radius
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
+import owners
 import trials
+
+from invgnn.theory.imperceptibility import PAPER_CONSTANTS, beta_max
 
 PATH = trials.RESULTS / "theory.csv"
 SEED = 41
 SIGMAS = (0.05, 1.0)
-PAPER = {  # eps_task, mu, L_s, chosen beta
-    "Cora/GCN": (0.012, 0.85, 1120, 9.5e-5),
-    "Cora/GraphSAGE": (0.010, 0.72, 1250, 8.0e-5),
-    "Cora/SGC": (0.015, 0.91, 1050, 1.2e-4),
-    "PubMed/GCN": (0.015, 0.65, 1400, 9.0e-5),
-    "Photo/GraphSAGE": (0.010, 0.58, 1550, 6.5e-5),
-    "PROTEINS/GIN": (0.020, 0.42, 1880, 5.5e-5),
-    "NCI1/GIN": (0.018, 0.45, 1950, 5.0e-5),
-}
 
 
 def grid() -> Iterator[dict[str, Any]]:
     """One trial a setting."""
-    for setting in PAPER:
+    for setting in PAPER_CONSTANTS:
         yield {"setting": setting}
 
 
@@ -44,9 +39,10 @@ def _access(setting: str) -> tuple[Any, ...]:
 
 def _calibration(setting: str) -> dict[str, Any]:
     """Theorem 1: constants, both weights, and what each embeds."""
-    from invgnn.theory.calibration import Plan, calibrate
+    from invgnn.theory.calibration import calibrate
+    from invgnn.theory.outcome import Plan
 
-    eps, access = PAPER[setting][0], _access(setting)[0]
+    eps, access = PAPER_CONSTANTS[setting].eps, _access(setting)[0]
     found = calibrate(setting, Plan(access=access, eps=eps, grid=(0.1, 1.0, 10.0), marked=20, seed=SEED))
     useful = found.useful
     return {
@@ -75,11 +71,12 @@ def _marked(setting: str) -> dict[str, Any]:
     from invgnn.invariants import find_invariant
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
+    from invgnn.theory.hamming import HammingLaw
     from invgnn.theory.intervals import bound_share
     from invgnn.theory.mixing import mixing_of
-    from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p
+    from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
     from invgnn.theory.thief import steal
-    from invgnn.theory.uniqueness import HammingLaw, cross_scores, p_min
+    from invgnn.theory.uniqueness import cross_scores, p_min
     from invgnn.training import train
     from invgnn.watermark import Watermark
 
@@ -100,7 +97,8 @@ def _marked(setting: str) -> dict[str, Any]:
     fresh, radii = new_model(task, backbone, SEED + 1), {}
     for sigma in SIGMAS:
         noise = Noise.like(fresh, sigma)
-        smooth = SmoothedEvidence(noisy_log_p(mark, model, noise, np.random.default_rng(SEED)), noise)
+        seen = read_noisy(mark, model, noise, np.random.default_rng(SEED))
+        smooth = SmoothedEvidence(noisy_log_p(mark, seen), noise)
         radii[f"radius {sigma}"] = _short(max(0.0, smooth.radius(1e-6)))
     theft = steal(model, mark, task)
     return _robustness(model, mark, task) | {
@@ -166,11 +164,26 @@ def _short(value: float | None) -> float | str:
 
 
 def summary() -> str:
-    """Three tables in Markdown."""
+    """Three tables of constants in Markdown, settings in the paper's order, and those of `owners`."""
     if not PATH.exists():
         return "Not measured yet: `make theory`."
-    rows = trials.read(PATH)
-    return "\n\n".join([_imperceptible(rows), _robust(rows), _unique(rows)])
+    rows = sorted(trials.read(PATH), key=lambda row: [*PAPER_CONSTANTS].index(row["setting"]))
+    return "\n\n".join([_said(rows), _imperceptible(rows), _robust(rows), _unique(rows), owners.summary()])
+
+
+def _said(rows: list[dict[str, str]]) -> str:
+    def count(name: str, value: str) -> int:
+        return sum(row[name] == value for row in rows)
+
+    shown = sum(float(row["chosen_bits"]) >= -math.log2(1e-6) for row in rows)
+    steep = sum(float(row["mu_fitted"]) > float(row["mu_envelope"]) for row in rows)
+    return (
+        f"Of {len(rows)} settings, Theorem 1 is vacuous on {count('chosen_standing', 'vacuous')}; training "
+        f"leaves the neighbourhood even\nwithout a mark on {count('control_inside', 'False')}. At the "
+        f"certified weight the mark shows at α = 10⁻⁶ on {shown}. The fitted μ exceeds\nthe envelope on "
+        f"{steep}; the buffer on L_s fails at other checkpoints on {count('buffer_covers', 'False')}. "
+        f"The budget\nof fine-tuning is vacuous on {count('tuned_standing', 'vacuous')}."
+    )
 
 
 def _table(head: list[str], lines: list[list[Any]]) -> str:
@@ -183,8 +196,8 @@ def _imperceptible(rows: list[dict[str, str]]) -> str:
     head += ["corrected bound there", "β certified here", "T at it", "β that embeds", "bits", "Theorem 1"]
     lines = []
     for row in rows:
-        eps, mu, steep, beta = PAPER[row["setting"]]
-        bound = (mu * eps / 2) ** 0.5 / steep
+        eps, mu, steep, beta = PAPER_CONSTANTS[row["setting"]]
+        bound = beta_max(mu, eps, steep)
         line = [row["setting"], mu, row["mu_fitted"], row["mu_envelope"], steep, row["l_s"], f"{beta:.1e}"]
         line += [f"{bound:.1e}", row["beta_certified"], row["chosen_t"], row["useful_beta"] or "none"]
         lines.append([*line, row["useful_bits"] or "–", row["chosen_standing"]])
@@ -212,8 +225,8 @@ def _robust(rows: list[dict[str, str]]) -> str:
 
 
 def _unique(rows: list[dict[str, str]]) -> str:
-    head = ["setting", "ρ bank (by chance)", "ρ lag (by chance)", "c", "p plain (p_min)"]
-    head += ["log₂ Pr[two independent plain keys collide]", "T of three other owners, at most"]
+    head = ["setting", "ρ bank (by chance)", "ρ lag (by chance)", "c", "p over task graphs (p_min)"]
+    head += ["log₂ Pr[collision], bits independent", "T of three other owners, at most"]
     head += [*(f"certified radius, noise {sigma}" for sigma in SIGMAS), "norm of the weights"]
     head += ["thief with the key changes", "accuracy, points"]
     lines = []

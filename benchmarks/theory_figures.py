@@ -60,7 +60,7 @@ def radius(ax: Axes) -> None:
     """Evidence that survives every change of the weights within a radius: Cora-GCN, seed 41."""
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model
-    from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p
+    from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
     from invgnn.training import train
     from invgnn.watermark import Watermark
 
@@ -70,8 +70,8 @@ def radius(ax: Axes) -> None:
     train(model, task, mark, seed=41)
     for sigma in (0.1, 0.3, 1.0):
         noise = Noise.like(new_model(task, "GCN", 42), sigma)
-        logs = noisy_log_p(mark, model, noise, np.random.default_rng(41), draws=1000)
-        smooth = SmoothedEvidence(logs, noise)
+        seen = read_noisy(mark, model, noise, np.random.default_rng(41), draws=1000)
+        smooth = SmoothedEvidence(noisy_log_p(mark, seen), noise)
         at = np.linspace(0, 3 * sigma, 60)
         ax.plot(at, [smooth.evidence(float(r)) for r in at], label=f"noise {sigma}")
     ax.axhline(-np.log2(1e-6), color="grey", lw=0.8, ls="--")

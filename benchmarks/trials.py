@@ -1,37 +1,18 @@
-"""Resumable trials: each row of a CSV file is one finished trial, found again by its key columns."""
+"""A benchmark's command line: a sweep whose rows are kept in a CSV file, and a table of them."""
 
 from __future__ import annotations
 
 import argparse
-import csv
-import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from invgnn.results import missing
+from invgnn.results import read_rows as read
+from invgnn.sweep import sweep
+
+__all__ = ["RESULTS", "main", "parser", "read", "run", "show"]
 RESULTS = Path(__file__).parent / "results"
-
-
-def done(path: Path, key: Iterable[str]) -> set[tuple[str, ...]]:
-    """Keys of the rows already in a results file."""
-    names = tuple(key)
-    if not path.exists():
-        return set()
-    with path.open(newline="") as file:
-        return {tuple(row[n] for n in names) for row in csv.DictReader(file)}
-
-
-def append(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add rows to a results file, writing the header once."""
-    fresh = not path.exists()
-    path.parent.mkdir(exist_ok=True)
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        if fresh:
-            writer.writeheader()
-        writer.writerows(rows)
 
 
 def run(
@@ -39,26 +20,22 @@ def run(
     work: Callable[..., list[dict[str, Any]]],
     trials: list[dict[str, Any]],
     workers: int = 2,
+    cluster: str | None = None,
 ) -> None:
-    """Run the trials that are not in the file yet, a process each with one thread; keep every result."""
-    known = done(path, trials[0])
-    todo = [t for t in trials if tuple(str(v) for v in t.values()) not in known]
-    print(f"{path.name}: {len(trials) - len(todo)} of {len(trials)} trials done", flush=True)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"
-    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
-        os.environ[name] = str(2**32)  # freed tensors stay with the process: up to twice as fast on Photo
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(work, **trial): trial for trial in todo}
-        for job in as_completed(jobs):
-            append(path, job.result())
-            print("done", *jobs[job].values(), flush=True)
+    """Run the trials that are not in the file yet; keep every result."""
+    print(
+        f"{path.name}: {len(trials) - len(missing(trials, path))} of {len(trials)} trials done", flush=True
+    )
+    for trial, _ in sweep(work, trials, into=path, workers=workers, cluster=cluster):
+        print("done", *trial.values(), flush=True)
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    """All rows of a results file."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    options = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--summary", action="store_true", help="only print the table")
+    options.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this document")
+    return options
 
 
 def main(
@@ -68,17 +45,20 @@ def main(
     grid: Iterable[dict[str, Any]],
     summary: Callable[[], str],
 ) -> None:
-    """A benchmark's command line: run what is missing, print the table."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--summary", action="store_true", help="only print the table")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this document")
-    args = parser.parse_args()
+    """Run what is missing, print the table."""
+    options = parser(about)
+    options.add_argument("--workers", type=int, default=2, help="processes on this machine")
+    options.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, e.g. tcp://127.0.0.1:8786")
+    args = options.parse_args()
     if not args.summary:
-        run(path, work, list(grid), args.workers)
-    table = summary()
+        run(path, work, list(grid), args.workers, args.cluster)
+    show(summary(), args.into)
+
+
+def show(table: str, page: Path | None) -> None:
+    """Print a table, and put it between the marks of a document."""
     print(table)
-    if args.into:
-        before, _, rest = args.into.read_text().partition("<!-- table -->\n")
+    if page:
+        before, _, rest = page.read_text().partition("<!-- table -->\n")
         after = rest.partition("<!-- end -->")[2]
-        args.into.write_text(f"{before}<!-- table -->\n{table}\n<!-- end -->{after}")
+        page.write_text(f"{before}<!-- table -->\n{table}\n<!-- end -->{after}")

@@ -35,6 +35,7 @@ VERDICT = {
         "m",
         "tau",
         "said_ones",
+        "channels",
         "called",
         "wm_acc",
         "alpha",
@@ -279,6 +280,26 @@ def test_verify_weights_alone(made, tmp_path, monkeypatch, name):
     refuse(*suspect, "--architecture", "nets:narrow", error="FileError")
     for wrong in ("nets:leave", "nets:fail", "nets:number", "nets:none", "nets", "no_such:build", ":build"):
         refuse(*suspect, "--architecture", wrong, error="ParameterError")
+
+
+def test_a_second_channel_from_the_secret_to_the_page(made, tmp_path):
+    folder, _ = made
+    common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--function", "8")
+    run("carriers", *common, "-o", tmp_path / "b.mark")
+    embed = ("--task", "BA-2motif/GIN", "--epochs", "1", "-o", tmp_path / "b.model")
+    run("embed", "--mark", tmp_path / "b.mark", *embed)
+    suspect = ("verify", "--mark", tmp_path / "b.mark", "--model", tmp_path / "b.model", "--alpha", "0.999")
+    assert "second channel" in refuse(*suspect, error="ParameterError")
+    refuse(*suspect, "--task", "BA-2motif", "--seed", "42", error="DataError")  # another split
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(
+        app, [*map(str, suspect), "--task", "BA-2motif", "--report", str(page), "--json"]
+    )
+    verdict = json.loads(done.stdout)
+    assert verdict["channels"]["function"]["inputs"] == 800
+    text = page.read_text(encoding="utf-8")
+    assert "Second channel" in text
+    assert all(words in text for words in ("--task", "--seed"))  # to check it again
 
 
 def test_carriers_with_several_readings(made, tmp_path):

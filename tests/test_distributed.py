@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import copy
+import subprocess
+import sys
 import warnings
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from invgnn.recipe import Recipe
+from invgnn.query import digest_model
+from invgnn.recipe import Recipe, guarded
 from invgnn.secret import Secret
 from invgnn.tasks import motif_task, new_model
-from invgnn.training import Collated
+from invgnn.training import Collated, accuracy
+from invgnn.verdict import verify
 from invgnn.watermark import Watermark
 
 STEPS, SIZE, M = 200, 32, 64
 WAYS = ("own", "joint", "guarded")
+ORDERS = ("sum", "guard", "joint", "joint guard", "after", "late", "alone")
+WRAPPERS = {
+    "plain": ({}, ORDERS),
+    "static graph": ({"static_graph": True}, ("guard", "joint guard", "after")),
+    "unused parameters": ({"find_unused_parameters": True}, ("sum", "guard", "joint guard")),
+}
+CASES = [(order, name) for name, (_, orders) in WRAPPERS.items() for order in orders]
 
 
 def work(rank, world, folder):
@@ -31,20 +47,41 @@ def work(rank, world, folder):
     for way in WAYS:
         torch.save(teach(rank, world, way), f"{folder}/{way}-{world}-{rank}.pt")
     if world > 1:
+        for order, name in CASES:
+            torch.save(drift(rank, order, WRAPPERS[name][0]), f"{folder}/{order}-{name}-{rank}.pt")
+        torch.save(drift(rank, "guard", {}, pause=True), f"{folder}/accumulated-{rank}.pt")
+        torch.save(step_of_both(rank), f"{folder}/step-{rank}.pt")
+        if rank == 0:
+            torch.save(read_alone(), f"{folder}/alone.pt")
         dist.destroy_process_group()
+
+
+@cache
+def owned(m, **options):
+    task = motif_task(41, 200)
+    mark = Watermark.draw(Secret(bytes(32)), task.graphs, m=m, recipe=Recipe(**options))
+    return task, mark, Collated(task.graphs)
+
+
+def parts(rank, m=M, backbone="GraphSAGE", **options):
+    """Task, mark, model and the rank's share of a batch, the same on every rank but for the share."""
+    task, mark, held = owned(m, **options)
+    generator = torch.Generator().manual_seed(7)
+
+    def draw():
+        return held.batch(torch.randperm(200, generator=generator)[rank * SIZE : (rank + 1) * SIZE])
+
+    return task, mark, new_model(task, backbone, 0, hidden_channels=48), draw
 
 
 def teach(rank, world, way):
     """A user's own loop, on this rank's share of every batch."""
-    task = motif_task(41, 200)
-    mark = Watermark.draw(Secret(bytes(32)), task.graphs, m=M, recipe=Recipe(beta=2.0))
-    model = new_model(task, "GraphSAGE", 0, hidden_channels=48)  # no batch statistics
+    _, mark, model, draw = parts(rank, beta=2.0)  # GraphSAGE has no batch statistics
     net = DistributedDataParallel(model) if world > 1 else model
     optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
-    held, generator = Collated(task.graphs), torch.Generator().manual_seed(7)
     torch.manual_seed(rank)
     for step in range(STEPS):
-        batch = held.batch(torch.randperm(200, generator=generator)[rank * SIZE : (rank + 1) * SIZE])
+        batch = draw()
         if way == "joint":
             mixed = mark.mix(batch, step=step)
             loss = cross_entropy(mixed(net), batch.y) + mixed.loss()
@@ -56,6 +93,73 @@ def teach(rank, world, way):
         loss.backward()
         optimiser.step()
     return mark.weigh(mark.read(net)).bits(), model.state_dict()
+
+
+def drift(rank, order, wrapper, pause=False):
+    """Some steps with dropout, different on every rank; in `pause` gradients of two batches add up."""
+    _, mark, model, draw = parts(rank, m=16, backbone="GIN")
+    model.spare = nn.Linear(3, 3) if "find_unused_parameters" in wrapper else None
+    net = DistributedDataParallel(model, **wrapper)
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(3):
+        batch = draw()
+        if not pause or step % 2 == 0:
+            optimiser.zero_grad()
+        with net.no_sync() if pause and step % 2 == 0 else nullcontext():
+            _backward(order, mark, net, batch, step)
+        optimiser.step()
+    return model.state_dict(), None if model.spare is None else model.spare.weight.grad
+
+
+def _backward(order, mark, net, batch, step):
+    if order.startswith("joint"):
+        mixed = mark.mix(batch)
+        loss = cross_entropy(mixed(net), batch.y)
+        (mixed.guard(loss) if order == "joint guard" else loss + mixed.loss()).backward()
+        return
+    if order == "alone" and step:
+        mark.loss(net).backward()
+        return
+    loss = cross_entropy(net(batch.x, batch.edge_index, batch.batch), batch.y)
+    if order == "guard":
+        mark.guard(net, loss).backward()
+    elif order == "late":
+        taken = mark.loss(net)
+        loss.backward()
+        taken.backward()
+    elif order == "after":
+        loss.backward()
+        mark.loss(net).backward()
+    else:
+        (loss + mark.loss(net)).backward()
+
+
+def step_of_both(rank):
+    """The guarded gradient that DDP leaves, and that of one process on both shares at once."""
+    _, mark, model, draw = parts(rank, m=16, cap=0.5)
+    model.eval()  # no dropout: the shares of a mean are the mean's
+    net = DistributedDataParallel(model)
+    batch = draw()
+    mark.guard(net, cross_entropy(net(batch.x, batch.edge_index, batch.batch), batch.y)).backward()
+    found = [p.grad.clone() for p in model.parameters()]
+
+    twin = copy.deepcopy(model).eval()
+    twin.zero_grad()
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(7))
+    whole = owned(16, cap=0.5)[2].batch(order[: 2 * SIZE])
+    task_loss = cross_entropy(twin(whole.x, whole.edge_index, whole.batch), whole.y)
+    guarded(task_loss, mark.loss(twin), twin.parameters(), 0.5).backward()
+    return found, [p.grad for p in twin.parameters()]
+
+
+def read_alone():
+    """What the first process finds while the other does not take part; GIN has buffers to broadcast."""
+    task, mark, model, _ = parts(0, m=16, backbone="GIN")
+    net = nn.parallel.DistributedDataParallel.__new__(nn.parallel.DistributedDataParallel)
+    nn.Module.__init__(net)
+    net.module = model  # a wrapper whose own forward cannot run
+    return verify(net, mark).evidence_bits, accuracy(net, task, task.test), digest_model(net)
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +184,47 @@ def test_two_processes_teach_one_mark(results, way):
         assert value.equal(second[1][name]), name
     assert first[0] == second[0]
     assert min(alone[0], first[0]) > 50  # of at most 59.7 bits with 64 carriers
+
+
+@pytest.mark.parametrize(("order", "wrapper"), CASES)
+def test_no_process_drifts_however_losses_are_sent_backward(results, order, wrapper):
+    (first, spare), (second, _) = (results[f"{order}-{wrapper}-{rank}"] for rank in (0, 1))
+    weights = [name for name in first if "running" not in name]  # statistics are the first process's
+    assert [name for name in weights if not first[name].equal(second[name])] == []
+    assert spare is None  # a layer that nobody uses gets no gradient
+
+
+def test_no_process_drifts_while_gradients_add_up(results):
+    first, second = (results[f"accumulated-{rank}"][0] for rank in (0, 1))
+    assert [name for name in first if "running" not in name and not first[name].equal(second[name])] == []
+
+
+def test_the_guard_compares_what_all_processes_found(results):
+    for rank in (0, 1):
+        found, whole = results[f"step-{rank}"]
+        for one, other in zip(found, whole, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
+def test_one_process_reads_alone(results):
+    evidence, right, digest = results["alone"]
+    assert evidence < 20
+    assert 0 <= right <= 1
+    assert digest == digest_model(parts(0, m=16, backbone="GIN")[2])
+
+
+def test_example_under_torchrun(tmp_path):
+    path = Path(__file__).parent.parent / "examples" / "ddp.py"
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import os, pathlib, runpy, sys\n"
+        f"verdict = runpy.run_path({str(path)!r})['main'](epochs=4)\n"
+        f"out = pathlib.Path({str(tmp_path)!r}, os.environ['RANK'])\n"
+        "out.write_text(f'{verdict.evidence_bits} {verdict.digests[\"mark\"]}')\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = ((tmp_path / rank).read_text().split() for rank in "01")
+    assert first[1] == second[1]  # one mark
+    assert min(float(first[0]), float(second[0])) > 20

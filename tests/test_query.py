@@ -14,7 +14,7 @@ from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
 from invgnn.errors import SuspectError
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
-from invgnn.query import _without_gaps, digest_model, to_batch
+from invgnn.query import digest_model, to_batch, without_gaps
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.verdict import verify
@@ -497,10 +497,10 @@ def test_a_few_gaps_do_not_stop_a_reading(tasks, marks, level, access, bad):
 
 def test_gaps_of_half_the_answers_are_no_answers():
     answers = np.array([np.nan, np.inf, 1.0, 2.0, 5.0])
-    assert _without_gaps(answers).tolist() == [2.0, 2.0, 1.0, 2.0, 5.0]
+    assert without_gaps(answers).tolist() == [2.0, 2.0, 1.0, 2.0, 5.0]
     for few in ([np.nan, 1.0], [np.nan], [np.inf, 1.0, np.nan]):
         with pytest.raises(SuspectError, match="NaN or infinite") as caught:
-            _without_gaps(np.array(few))
+            without_gaps(np.array(few))
         assert caught.value.advice
 
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 # Enough epochs to see evidence, few enough for a fast suite.
 EPOCHS = {"own_graph_model": 8, "own_node_model": 60, "edge_attributes": 8, "trained_model": 8, "gat": 10}
+EPOCHS["ddp"] = 6  # here one process; with two in test_distributed
 
 
 @pytest.fixture(autouse=True)

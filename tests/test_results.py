@@ -32,6 +32,8 @@ def rows(name):
         ("recipe", "recipe"),
         ("theory", "theory"),
         ("forgers", "forgeries"),
+        ("robustness", "robustness"),
+        ("channel", "second-channel"),
     ],
 )
 def test_document_shows_the_kept_results(name, page):

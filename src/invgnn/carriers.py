@@ -102,7 +102,7 @@ class Reference:
 
 def _hash(graphs: Graphs, sampler: Sampler) -> list[bytes]:
     labels = label_nodes(graphs.x) if sampler.wl == "features" and graphs.x is not None else None
-    return [key.tobytes() for key in wl_hash(graphs, labels, sampler.rounds)]
+    return list(wl_hash(graphs, labels, sampler.rounds).view("V16").ravel().tolist())
 
 
 def distinct(graphs: Graphs, sampler: Sampler) -> bool:
@@ -227,9 +227,10 @@ class _Drawing:
         self.deck = self.deck[self.sampler.wave :]
         for _ in range(self.sampler.swap_step, self.sampler.swap_cap + 1, self.sampler.swap_step):
             graphs, done = rewire(graphs, self.sampler.swap_step, draws)
-            reason = self._judge(graphs, done)
+            keys = _hash(graphs, self.sampler)
+            reason = self._judge(graphs, done, keys)
             passed = np.flatnonzero(reason == "")
-            reason[passed] = self._accept(graphs.take(passed))
+            reason[passed] = self._accept(graphs.take(passed), [keys[i] for i in passed])
             self.rejected.update(reason[(reason != "accepted") & (reason != "surplus")].tolist())
             # A refused candidate is rewired further, unless refusing was final: its place is taken.
             again = np.flatnonzero((reason != "accepted") & (reason != "balance"))
@@ -237,19 +238,18 @@ class _Drawing:
                 return
             graphs = graphs.take(again)
 
-    def _judge(self, graphs: Graphs, done: NDArray[np.int64]) -> NDArray[np.object_]:
+    def _judge(self, graphs: Graphs, done: NDArray[np.int64], keys: list[bytes]) -> NDArray[np.object_]:
         """Empty where a candidate passes, else the first check that refuses it."""
         reason = np.full(len(graphs), "", dtype=object)
-        known = np.array([key in self.task_graphs for key in _hash(graphs, self.sampler)])
+        known = np.array([key in self.task_graphs for key in keys])
         alike = _similar(clustering(graphs), graphs.ptr, self.pool, self.sampler.delta)
         reason[~alike] = "unusual clustering"
         reason[known] = "same as a task graph"
         reason[done < self.sampler.swap_step] = "no swap possible"
         return reason
 
-    def _accept(self, graphs: Graphs) -> NDArray[np.object_]:
+    def _accept(self, graphs: Graphs, keys: list[bytes]) -> NDArray[np.object_]:
         """Take candidates in order while there is room, never two that look the same."""
-        keys = _hash(graphs, self.sampler)
         classes = self.quota(graphs) if self.quota else np.zeros(len(graphs), dtype=np.int64)
         verdicts = np.full(len(graphs), "accepted", dtype=object)
         for i, (key, kind) in enumerate(zip(keys, classes.tolist(), strict=True)):

@@ -23,7 +23,7 @@ def bind(context: dict[str, Any]) -> str:
 
 def check_context(context: dict[str, Any]) -> None:
     """Refuse a context that no sound mark could have."""
-    if context.keys() != _NAMES or context["format"] != FORMAT:
+    if context.keys() - {"function"} != _NAMES or context["format"] != FORMAT:
         raise ParameterError("this context is not one this version binds marks to", "draw the mark anew")
     null.check_m(context["m"])
     find_invariant(context["invariant"])
@@ -32,6 +32,11 @@ def check_context(context: dict[str, Any]) -> None:
             raise ParameterError(f"unknown {name} {context[name]!r}", f"choose one of {', '.join(allowed)}")
     if not 0 <= context["gap"] <= 0.5:
         raise ParameterError(f"gap={context['gap']} is not in [0, 0.5]", "0.25 suits most tasks")
+    size = context.get("function", 2)
+    if not isinstance(size, int) or size < 2:
+        raise ParameterError(f"function={size!r} is no number of features", "128 suits most tasks")
+    if "function" in context and context["key"] != "keyed":
+        raise ParameterError("a second channel stands beside a keyed mark only", "draw it with key='keyed'")
     declared = [Reading(**record).access for record in context["readings"]]
     if not declared or len(set(declared)) != len(declared):
         raise ParameterError(

@@ -6,7 +6,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from invgnn.graphs import Bools, Floats, Graphs, Ints, adjacent, ranges, sum_runs
+from invgnn.graphs import Bools, Floats, Graphs, Ints, adjacent, offsets_of, ranges, sum_runs
+
+HUBS = 8
+"""Wedges per edge, in the order of the node numbers, from which it pays to order nodes by degree."""
 
 
 def degrees(g: Graphs) -> Ints:
@@ -16,8 +19,16 @@ def degrees(g: Graphs) -> Ints:
 
 def triangles(g: Graphs) -> Ints:
     """The number of triangles through every node [N]."""
-    edge, _, v, w = _wedges(g)
-    return _corner_sums(g, np.bincount(edge[adjacent(g, v, w)], minlength=len(g.edges)))
+    ends = offsets_of(np.bincount(g.edges[:, 0], minlength=g.num_nodes))[g.edges[:, 0] + 1]
+    place = np.arange(len(g.edges))
+    later = ends - place - 1  # edges that leave the same node for a higher one: a wedge with each
+    if later.sum() > HUBS * len(g.edges):
+        edge, _, v, w = _wedges(g)
+        return _corner_sums(g, np.bincount(edge[adjacent(g, v, w)], minlength=len(g.edges)))
+    one, other = g.edges[np.repeat(place, later)], g.edges[ranges(place + 1, later), 1]
+    closed = adjacent(g, one[:, 1], other)
+    corners = np.concatenate([one[closed].ravel(), other[closed]])
+    return np.bincount(corners, minlength=g.num_nodes).astype(np.int64)
 
 
 def clustering(g: Graphs) -> Floats:
@@ -63,8 +74,10 @@ def motifs(g: Graphs) -> Ints:
 
 def components(g: Graphs) -> Ints:
     """The number of connected components of each graph [G]."""
-    _, first = np.unique(component_of_node(g), return_index=True)
-    return np.bincount(g.graph_of_node[first], minlength=g.num_graphs).astype(np.int64)
+    component = component_of_node(g)
+    graph = np.zeros(component.max(initial=-1) + 1, dtype=np.int64)
+    graph[component] = g.graph_of_node
+    return np.bincount(graph, minlength=g.num_graphs).astype(np.int64)
 
 
 def connected(g: Graphs) -> Bools:
@@ -74,11 +87,11 @@ def connected(g: Graphs) -> Bools:
 
 def component_of_node(g: Graphs) -> Ints:
     """The number of the component, counted through the whole union, of every node [N]."""
-    offsets, neighbours = g.csr
     if g.num_nodes == 0:
         return np.zeros(0, dtype=np.int64)
-    ones = np.ones(len(neighbours), dtype=np.int8)
-    matrix = csr_array((ones, neighbours, offsets), shape=(g.num_nodes, g.num_nodes))
+    u, v = g.edges.T.copy()  # scipy wants each in one piece
+    offsets = offsets_of(np.bincount(u, minlength=g.num_nodes))  # one direction says it all
+    matrix = csr_array((np.ones(len(v)), v, offsets), shape=(g.num_nodes, g.num_nodes))
     return np.asarray(connected_components(matrix, directed=False)[1], dtype=np.int64)
 
 

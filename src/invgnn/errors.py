@@ -48,3 +48,7 @@ class ExistingFileError(FileError):
 
 class EditError(InvgnnError):
     """An edit that this model does not admit, or a plug-in that is no edit."""
+
+
+class TrialError(InvgnnError):
+    """Trials of a sweep that failed; the rows of the others are kept."""

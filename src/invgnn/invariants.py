@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -128,37 +128,46 @@ def keyed_targets(t: ArrayLike, bits: ArrayLike, gap: float) -> Floats:
 def _eigenvalues(
     g: Graphs,
     chosen: Ints,
-    dense: Callable[[Graphs], Floats],
+    dense: Callable[[Ints, int, int], Floats],
     sparse: Callable[[Graphs], float],
     place: int,
 ) -> Floats:
     """One eigenvalue of each chosen graph: graphs of equal size together, large ones one by one."""
-    g = Graphs(g.ptr, g.edges).take(chosen)  # features would be copied at every take
+    order = np.argsort(g.sizes[chosen], kind="stable")
+    g = Graphs(g.ptr, g.edges).take(chosen[order])  # no features; graphs of equal size side by side
     out = np.zeros(g.num_graphs)
-    for size in np.unique(g.sizes):
-        same = np.flatnonzero(g.sizes == size)
+    for size, start, stop in _equal_sizes(g.sizes):
         if size > DENSE_UP_TO:
-            out[same] = [sparse(g.take(one)) for one in same]
+            out[order[start:stop]] = [sparse(g.take(one)) for one in range(start, stop)]
             continue
-        step = max(1, BLOCK // int(size) ** 2)
-        for part in (same[at : at + step] for at in range(0, len(same), step)):
-            out[part] = np.linalg.eigvalsh(dense(g.take(part)))[:, place]
+        edges = g.edges[g.edge_ptr[start] : g.edge_ptr[stop]] - g.ptr[start]
+        out[order[start:stop]] = np.linalg.eigvalsh(dense(edges, size, stop - start))[:, place]
     return out
 
 
-def _dense_adjacency(g: Graphs) -> Floats:
-    """The adjacency matrices [G,n,n] of graphs that all have n nodes."""
-    size = int(g.sizes[0])
-    graph, (u, v) = g.graph_of_edge, (g.edges - g.ptr[g.graph_of_edge, None]).T
-    matrix = np.zeros((g.num_graphs, size, size))
-    matrix[graph, u, v] = matrix[graph, v, u] = 1.0
-    return matrix
+def _equal_sizes(sizes: Ints) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal numbers (the number, from, to), none of more matrix entries than a block."""
+    values, starts = np.unique(sizes, return_index=True)
+    stops = np.append(starts, len(sizes))[1:]
+    for size, start, stop in np.stack([values, starts, stops], axis=1).tolist():
+        step = max(1, BLOCK // size**2)
+        for at in range(start, stop, step):
+            yield size, at, min(at + step, stop)
 
 
-def _dense_laplacian(g: Graphs) -> Floats:
-    matrix = -_dense_adjacency(g)
-    place = np.arange(matrix.shape[1])
-    matrix[:, place, place] = degrees(g).reshape(matrix.shape[:2]) + EPSILON
+def _dense_adjacency(edges: Ints, size: int, graphs: int, entry: float = 1.0) -> Floats:
+    """The adjacency matrices [G,n,n] of graphs of n nodes each, numbered one after the other."""
+    matrix = np.zeros((graphs * size, size))
+    u, v = edges.T
+    matrix[u, v % size] = matrix[v, u % size] = entry
+    return matrix.reshape(graphs, size, size)
+
+
+def _dense_laplacian(edges: Ints, size: int, graphs: int) -> Floats:
+    matrix = _dense_adjacency(edges, size, graphs, -1.0)
+    degree = np.bincount(edges.ravel(), minlength=graphs * size)
+    place = np.arange(size)
+    matrix[:, place, place] = degree.reshape(graphs, size) + EPSILON
     return matrix
 
 
@@ -174,7 +183,7 @@ def _sparse_lambda2(g: Graphs) -> float:
     try:
         found = eigsh(laplacian, k=2, sigma=0.0, v0=_start(g), return_eigenvectors=False)
     except ArpackError:
-        found = np.linalg.eigvalsh(_dense_laplacian(g)[0])[:2]
+        found = np.linalg.eigvalsh(_dense_laplacian(g.edges, g.num_nodes, 1)[0])[:2]
     return float(np.max(found))
 
 
@@ -182,7 +191,7 @@ def _sparse_radius(g: Graphs) -> float:
     try:
         found = eigsh(_sparse_adjacency(g), k=1, which="LA", v0=_start(g), return_eigenvectors=False)
     except ArpackError:
-        found = np.linalg.eigvalsh(_dense_adjacency(g)[0])[-1:]
+        found = np.linalg.eigvalsh(_dense_adjacency(g.edges, g.num_nodes, 1)[0])[-1:]
     return float(found[0])
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch_geometric.data import Batch
 
 from invgnn.errors import DataError, SuspectError
-from invgnn.query import observe, unwrap
+from invgnn.parallel import peers
+from invgnn.query import as_batch, observe, unwrap
 from invgnn.reading import Observation
 from invgnn.recipe import guarded
-from invgnn.teaching import batch_like, observed_loss
+from invgnn.teaching import Laid, lay, num_graphs, observed_loss
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -43,20 +43,20 @@ class Joint:
                 "the task batch has no node features to mix carriers into",
                 "use loss = task_loss + mark.loss(model), or give the graphs features",
             )
-        self.carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
-        extra = batch_like(mark, self.carriers, task.x, keep=chosen is None)
+        if mark.carriers.x is None:
+            raise DataError("the carriers have no node features", "draw the mark from graphs with features")
+        self.carriers = np.arange(mark.m) if chosen is None else chosen
         self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
-        if self.alone:  # the task graphs themselves are the ordinary inputs
-            nodes, edges = self.carriers.num_nodes, 2 * len(self.carriers.edges)
-            extra = _part(extra, len(self.carriers), nodes, edges)
-        self.batch = _joined(task, extra, self.tasks)
+        usual = np.arange(mark.m, mark.m + (0 if self.alone else len(mark.ordinary)))  # or the task graphs
+        self.batch = _joined(task, lay(mark, np.append(self.carriers, usual), task.x), self.tasks)
         self.seen: tuple[Observation, nn.Module] | None = None
+        self.peers: Any = None
 
     def __call__(self, model: nn.Module) -> Tensor:
         """One forward over task inputs and carriers; returns the scores of the task inputs only."""
         seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
-        self.seen = seen, unwrap(model)
+        self.seen, self.peers = (seen, unwrap(model)), peers(model)
         rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
 
@@ -72,12 +72,7 @@ class Joint:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
         mark_loss = self.loss()
         parameters = self.seen[1].parameters() if self.seen else ()
-        return guarded(task_loss, mark_loss, parameters, self.mark.recipe.cap)
-
-
-def num_graphs(batch: Any) -> int:
-    """How many graphs a PyG batch holds; a single `Data` is one."""
-    return int(batch.num_graphs) if getattr(batch, "ptr", None) is not None else 1
+        return guarded(task_loss, mark_loss, parameters, self.mark.recipe.cap, self.peers)
 
 
 def _lost(task: Any) -> list[str]:
@@ -92,17 +87,7 @@ def _lost(task: Any) -> list[str]:
     ]
 
 
-def _part(batch: Any, graphs: int, nodes: int, edges: int) -> Any:
-    """The first graphs of a batch."""
-    return Batch(
-        x=batch.x[:nodes],
-        edge_index=batch.edge_index[:, :edges],
-        batch=batch.batch[:nodes],
-        ptr=batch.ptr[: graphs + 1],
-    )
-
-
-def _joined(task: Any, extra: Any, tasks: int) -> Any:
+def _joined(task: Any, extra: Laid, tasks: int) -> Any:
     nodes = int(task.num_nodes)
     own = getattr(task, "batch", None)
     own = task.x.new_zeros(nodes, dtype=torch.long) if own is None else own
@@ -118,7 +103,7 @@ def _joined(task: Any, extra: Any, tasks: int) -> Any:
             f"the batch has features of type {task.x.dtype}, the carriers of {extra.x.dtype}",
             "draw the mark from features as the model gets them: whole numbers or floats in both",
         )
-    return Batch(
+    return as_batch(
         x=torch.cat([task.x, extra.x]),
         edge_index=torch.cat([task.edge_index, extra.edge_index + nodes], dim=1),
         batch=torch.cat([own, extra.batch + tasks]),

@@ -8,7 +8,7 @@ natural; counts of keys are exact integers as long as that is affordable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, islice, takewhile
@@ -99,6 +99,28 @@ def log_p_matches(t: int, m: int, ones: int, key_ones: int | None = None) -> flo
 def log_p_combined(log_p_t: float, log_p_u: float) -> float:
     """You get min(1, 2 min(p_T, p_U)) in logs: valid whatever the dependence of the two."""
     return min(0.0, math.log(2.0) + min(log_p_t, log_p_u))
+
+
+def log_p_cosine(cosine: float, dimension: int) -> float:
+    """You get log Pr[a random direction has at least this cosine with a given one].
+
+    Guarantee: exact for a direction uniform on the sphere of that dimension, whatever it is compared with.
+    """
+    half = (dimension - 1) / 2
+    tail = float(betainc(half, half, (1 - cosine) / 2))
+    return math.log(tail) if tail > 0 else math.log(5e-324)  # smaller than any double: say no less
+
+
+def log_p_channels(log_ps: Sequence[float]) -> float:
+    """You get the log p-value of independent channels together: Fisher's product of all p-values.
+
+    Guarantee: a p-value again if the channels are independent under H0 and were all declared beforehand.
+    """
+    total = sum(log_ps)
+    terms = [1.0]
+    for k in range(1, len(log_ps)):
+        terms.append(terms[-1] * -total / k)
+    return min(0.0, total + math.log(sum(terms)))
 
 
 def evidence_bits(log_p: float, tried: int = 1) -> float:

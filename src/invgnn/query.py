@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,33 +28,50 @@ Forward = Callable[[nn.Module, Any], Tensor]
 Suspect = nn.Module | Callable[[Any], Any]
 
 
+_BATCH = type(Batch())
+
+
+def as_batch(**tensors: Tensor | None) -> Any:
+    """A PyG batch of these tensors; `Batch(...)` makes the same and inspects its own signature first."""
+    return type.__call__(_BATCH, **tensors)
+
+
 def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
     """The graphs as one PyG batch, on the device and with features of the precision of `like`.
 
     Whole numbers stay whole: they may be places in a table.
     """
-    batch = Batch(
+    batch = as_batch(
         x=None if graphs.x is None else torch.from_numpy(graphs.x),
         edge_index=torch.from_numpy(graphs.directed()),
         batch=torch.from_numpy(graphs.graph_of_node),
         ptr=torch.from_numpy(graphs.ptr),
     )
     batch.num_nodes = graphs.num_nodes
-    if like is not None:
-        batch = batch.to(like.device)
-        if batch.x is not None and batch.x.is_floating_point() and like.is_floating_point():
-            batch.x = batch.x.to(like.dtype)
+    return batch if like is None else _placed(batch, like)
+
+
+def _placed(batch: Any, like: Tensor) -> Any:
+    """A batch on the device of a tensor, its features in the same precision."""
+    batch = copy.copy(batch).to(like.device)
+    if batch.x is not None and batch.x.is_floating_point() and like.is_floating_point():
+        batch.x = batch.x.to(like.dtype)
     return batch
 
 
 def weight_of(model: nn.Module) -> Tensor | None:
     """A weight that shows on which device and in which precision a model computes."""
-    _require_weights(model)
-    return next((p for p in model.parameters() if p.is_floating_point()), None)
+    _require_weights(list(model.modules()))
+    weight = next((p for p in model.parameters() if p.is_floating_point()), None)
+    if weight is not None and weight.is_meta:
+        raise SuspectError("the model is on the meta device and has no weights", "load its weights first")
+    return weight
 
 
-def _require_weights(model: nn.Module) -> None:
-    if any(is_lazy(value) for value in (*model.parameters(), *model.buffers())):
+def _require_weights(parts: Sequence[nn.Module]) -> None:
+    # Asked before every pass, and torch's own walks over all parameters take ten times as long.
+    tables = [table for part in parts for table in (part._parameters, part._buffers) if table]
+    if any(value is not None and is_lazy(value) for table in tables for value in table.values()):
         raise SuspectError(
             "the model has lazy layers that do not know their width yet",
             "run one batch through the model first",
@@ -65,13 +84,21 @@ def unwrap(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, parallel) else model
 
 
+@lru_cache(maxsize=256)
+def _arguments(function: Callable[..., Any], bound: bool) -> dict[str, inspect.Parameter]:
+    """The arguments of a function by name, of a method without the first."""
+    found = dict(inspect.signature(function).parameters)
+    return dict(list(found.items())[1:]) if bound else found
+
+
 def call(model: nn.Module, batch: Any) -> Tensor:
     """Run a model on a batch by the names of its forward arguments.
 
     Models with `edge_index` get `x`, `edge_index` and, if they ask for it, `batch`; models with one
     argument get the batch object. Anything else needs a `forward=` of your own.
     """
-    parameters = inspect.signature(unwrap(model).forward).parameters
+    forward = unwrap(model).forward
+    parameters = _arguments(getattr(forward, "__func__", forward), hasattr(forward, "__func__"))
     required = [
         p
         for p in parameters.values()
@@ -154,7 +181,7 @@ def weighted(core: nn.Module) -> list[nn.Module]:
     found: list[nn.Module] = []
     inside: set[nn.Module] = set()
     for module in core.modules():
-        own = any(p.dim() >= 2 for p in module.parameters(recurse=False))
+        own = any(p is not None and p.dim() >= 2 for p in module._parameters.values())
         if module in inside or not (own or isinstance(module, MessagePassing)):
             continue
         found.append(module)
@@ -174,11 +201,12 @@ def _find(core: nn.Module, name: str) -> nn.Module:
 
 
 @contextmanager
-def uncached(model: nn.Module) -> Iterator[None]:
+def uncached(parts: Sequence[nn.Module]) -> Iterator[None]:
     """Convolutions that keep the first graph they saw (`cached=True`) forget it for a block."""
     held = [
         (module, name, value)
-        for module in model.modules()
+        for module in parts
+        if isinstance(module, MessagePassing)
         for name, value in vars(module).items()
         if name.startswith("_cached_")
     ]
@@ -195,8 +223,9 @@ def observe(
     model: nn.Module, batch: Any, layer: str | None = None, forward: Forward | None = None
 ) -> Observation:
     """One forward pass in the model's present mode, with gradients, looking at `layer` if named."""
-    _require_weights(model)
-    with uncached(model):
+    parts = list(model.modules())
+    _require_weights(parts)
+    with uncached(parts):
         if layer is None:
             return Observation(_run(model, batch, forward), None, batch)
         with watching(model, layer) as hidden:
@@ -217,20 +246,23 @@ def _run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
 @contextmanager
 def politely(model: nn.Module) -> Iterator[None]:
     """Evaluation mode for a block; mode, buffers and random state are restored, come what may."""
-    modes = [(module, module.training) for module in model.modules()]
+    parts = list(model.modules())
+    modes = [(module, module.training) for module in parts]
     buffers = [
         (module, name, value, value.clone())
-        for module in model.modules()
+        for module in parts
         for name, value in module._buffers.items()
         if value is not None
     ]
     try:
         with kept():
-            model.eval()
+            if any(training for _, training in modes):
+                model.eval()
             yield
     finally:
         for module, training in modes:
-            module.training = training
+            if module.training != training:  # to set an attribute of a module takes long
+                module.training = training
         with torch.no_grad():
             for module, name, value, before in buffers:
                 module._buffers[name] = value.copy_(before)
@@ -244,16 +276,33 @@ def ask(
     forward: Forward | None = None,
     chunk: int = 1024,
 ) -> NDArray[np.float64]:
-    """The suspect's answer on every graph, asked in the order given, nothing of it changed."""
-    parts = []
+    """The suspect's answer on every graph, asked in the order given, nothing of it changed.
+
+    A data-parallel wrapper is not asked but the model inside it: one process may read alone.
+    """
+    suspect = unwrap(suspect) if isinstance(suspect, nn.Module) else suspect
+    parts, numbers = [], np.arange(len(graphs))
     for start in range(0, len(graphs), chunk):
-        part = graphs.take(np.arange(start, min(start + chunk, len(graphs))))
+        part = graphs if len(graphs) <= chunk else graphs.take(numbers[start : start + chunk])
         like = weight_of(suspect) if isinstance(suspect, nn.Module) else None
         parts.append(_ask(suspect, to_batch(part, like), reading, direction, forward))
-    return _without_gaps(np.concatenate(parts))
+    return without_gaps(np.concatenate(parts))
 
 
-def _without_gaps(answers: NDArray[np.float64]) -> NDArray[np.float64]:
+def scores_on(suspect: Suspect, batch: Any, forward: Forward | None = None) -> Tensor:
+    """A suspect's scores on a batch, one row per input, in double precision on the CPU."""
+    if isinstance(suspect, nn.Module):
+        suspect = unwrap(suspect)
+        like = weight_of(suspect)
+        batch = batch if like is None else _placed(batch, like)
+        with politely(suspect), torch.no_grad():
+            scores = _tried(lambda: observe(suspect, batch, None, forward).scores)
+    else:
+        scores = _tried(lambda: suspect(batch))
+    return _tensor(scores, Reading("logits")).detach().cpu().double()
+
+
+def without_gaps(answers: NDArray[np.float64]) -> NDArray[np.float64]:
     """NaN and infinite answers as the median of the others, so that a few cannot stop a verification.
 
     Guarantee: the choice looks at the answers alone, never at the bits, so the null stays exact.
@@ -276,7 +325,7 @@ def _ask(
         with politely(suspect), torch.no_grad():
             layer = reading.layer if reading.hidden else None
             value = _tried(
-                lambda: _read(observe(suspect, batch, layer, forward), reading, direction, unwrap(suspect))
+                lambda: _read(observe(suspect, batch, layer, forward), reading, direction, suspect)
             )
     else:
         if reading.hidden:
@@ -285,7 +334,7 @@ def _ask(
                 "use access='logits' or 'labels', or pass the model itself",
             )
         value = _tried(lambda: _read(Observation(suspect(batch), None, batch), reading, direction, None))
-    return np.asarray(value.detach().to("cpu", torch.float64).numpy())
+    return np.asarray(value.detach().cpu().double().numpy())
 
 
 def _read(seen: Observation, reading: Reading, direction: Direction, model: Any) -> Tensor:
@@ -329,7 +378,7 @@ def _tensor(value: Any, reading: Reading) -> Tensor:
         )
     if not ((tensor >= 0) & (tensor < reading.classes)).all():
         raise SuspectError(f"labels outside 0..{reading.classes - 1}", "check the label coding")
-    return nn.functional.one_hot(tensor.long(), reading.classes).to(torch.float64)
+    return nn.functional.one_hot(tensor.long(), reading.classes).float()
 
 
 def digest_model(model: nn.Module) -> str:

@@ -82,7 +82,7 @@ def as_answers(answers: ArrayLike) -> NDArray[np.float64]:
 def as_bits(bits: ArrayLike) -> NDArray[np.bool_]:
     """You get the bits as a vector of booleans, or an error."""
     w = np.asarray(bits)
-    if w.ndim != 1 or not np.isin(w, (0, 1)).all():
+    if w.ndim != 1 or not ((w == 0) | (w == 1)).all():
         raise ParameterError("bits must be a vector of zeros and ones", "pass the mark's own bits")
     return w.astype(np.bool_)
 
@@ -111,20 +111,26 @@ def _subsets(weights: tuple[int, ...]) -> tuple[Row, ...]:
     return tuple(zip(low, rows, strict=True))
 
 
+@lru_cache(maxsize=1)
+def _tails(weights: tuple[int, ...]) -> tuple[Row, ...]:
+    """Per size k: the least sum of k weights, and how many subsets have at least each sum up."""
+    rows = _subsets(weights)
+    return tuple((low, np.append(np.cumsum(row[::-1])[::-1], 0.0)) for low, row in rows)
+
+
 def _count_tail(ranks: list[int], n: int, s: int) -> float:
     """How many n-subsets of the ascending ranks sum to at least s: additions only, so no loss."""
     step = math.gcd(*(rank - ranks[0] for rank in ranks)) or 1
     w = [(rank - ranks[0]) // step for rank in ranks]
     need, half = (s - n * ranks[0]) // step, len(w) // 2
     lower = _subsets(tuple(w[:half]))
-    upper = _subsets(tuple(x - w[half] for x in w[half:]))
+    upper = _tails(tuple(x - w[half] for x in w[half:]))
     sizes = range(max(0, n - len(w) + half), min(n, half) + 1)
     return math.fsum(_pairs_reaching(lower[k], upper[n - k], need - (n - k) * w[half]) for k in sizes)
 
 
 def _pairs_reaching(lower: Row, upper: Row, need: int) -> float:
-    """How many pairs of subsets, one of each row, together sum to at least `need`."""
-    (low, few), (base, many) = lower, upper
-    tail = np.append(np.cumsum(many[::-1])[::-1], 0.0)
+    """How many pairs of subsets, one of a row and one of a tail, together sum to at least `need`."""
+    (low, few), (base, tail) = lower, upper
     index = np.arange(need - low - base, need - low - base - few.size, -1)
     return float(few @ tail.take(index, mode="clip"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.amp import is_autocast_available
 
 from invgnn.errors import ParameterError, SuspectError
 
@@ -110,6 +112,7 @@ def log_scores(scores: Tensor) -> Tensor:
     Rows within [0, 1] that sum to one, up to rounding, are taken for probabilities. The choice depends
     on the suspect alone, so it costs evidence at worst and never validity.
     """
+    scores = full(scores)
     if scores.dim() == 1 or scores.shape[-1] == 1:
         scores = _two_columns(scores.reshape(-1))
     rows = _finite(scores)
@@ -140,7 +143,9 @@ def answer(seen: Observation, reading: Reading, direction: Direction, model: Any
     Guarantee: depends on the suspect and on the secret's `projection` stream only, never on the bits.
     """
     if reading.access == "perception":
-        return torch.as_tensor(head_of(model)(pooled(seen, reading))).view(-1)
+        head, rows = head_of(model), pooled(seen, reading)
+        with _uncast(rows):
+            return full(head(rows.to(next(head.parameters(), rows).dtype))).view(-1)
     if reading.access == "labels":
         return _label_odds(seen, direction)
     if reading.access == "logits" and reading.feature == "confidence":
@@ -149,7 +154,19 @@ def answer(seen: Observation, reading: Reading, direction: Direction, model: Any
     signs = direction(reading.access, rows.shape[1]).to(rows)
     if reading.access == "logits":  # orthogonal to 1, so logits and log-probabilities read alike
         signs = signs - signs.mean()
-    return torch.mv(rows, signs).div(float(rows.shape[1]) ** 0.5)
+    with _uncast(rows):
+        return torch.mv(rows, signs).div(float(rows.shape[1]) ** 0.5)
+
+
+def full(values: Tensor) -> Tensor:
+    """Half-precision values in single precision, as losses are computed; others as they are."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _uncast(like: Tensor) -> AbstractContextManager[Any]:
+    """A block in which autocast does not halve what is computed from a model's output."""
+    place = like.device.type
+    return torch.autocast(place, enabled=False) if is_autocast_available(place) else nullcontext()
 
 
 def pooled(seen: Observation, reading: Reading) -> Tensor:
@@ -158,7 +175,7 @@ def pooled(seen: Observation, reading: Reading) -> Tensor:
         return pool(log_scores(seen.scores).log_softmax(-1), seen.batch)
     if seen.hidden is None:
         raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
-    return pool(seen.hidden, seen.batch)
+    return pool(full(seen.hidden), seen.batch)
 
 
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
@@ -169,7 +186,7 @@ def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
 
 def _label_odds(seen: Observation, direction: Direction) -> Tensor:
     logs = log_scores(seen.scores).log_softmax(-1)
-    chosen = direction("labels", logs.shape[1]).to(logs.device) > 0
+    chosen = (direction("labels", logs.shape[1]) > 0).to(logs.device)
     odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
     return pool(odds, seen.batch).view(-1)
 
@@ -184,9 +201,9 @@ def label_answer(seen: Observation, direction: Direction) -> Tensor:
     """1 where the top label (for nodes: the majority's) is in the secret's half of the classes."""
     scores = log_scores(seen.scores)
     classes = scores.shape[1]
-    votes = nn.functional.one_hot(scores.argmax(-1), classes).to(torch.float64)
+    votes = nn.functional.one_hot(scores.argmax(-1), classes).float()
     label = pool(votes, seen.batch).argmax(-1)
-    return (direction("labels", classes).to(label.device) > 0)[label].to(torch.float64)
+    return (direction("labels", classes) > 0).to(label.device)[label].float()
 
 
 def head_of(model: Any) -> nn.Module:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import kl_div, log_softmax
 
 from invgnn.errors import ParameterError
+from invgnn.parallel import mean_over
 
 Loss = Literal["logistic", "mse"]
+TURNS = 12
+"""How often in an epoch a carrier is taught: on NCI1-GIN as good as every step, for a third of the work."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Recipe:
     guard     what of the mark's gradient points against the task's is taken out of it (`guarded`)
     cap       with the guard: how many times as hard as the task the mark may pull at most (None: no limit)
     extra     further steps on the mark alone after every step on the task
+    lean      strength of the second channel: by how many nats the log-odds between the halves of the
+              classes move for an input one standard deviation along the secret direction
     wait      steps on the task before the mark joins in, at most a fifth of all: what is learnt after the
               task lies beside what the task needs, and fine-tuning on the task finds less to undo
     """
@@ -48,6 +54,7 @@ class Recipe:
     guard: bool = True
     cap: float | None = None
     extra: int = 0
+    lean: float = 1.5
     wait: int = 20
 
     def __post_init__(self) -> None:
@@ -56,10 +63,11 @@ class Recipe:
                 f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
             )
         steps = (self.simulate, self.extra, self.wait)
-        weights = (self.beta, self.noise, self.penalty, *steps)
+        weights = (self.beta, self.noise, self.penalty, self.lean, *steps)
         if not all(value >= 0 for value in weights):
             raise ParameterError(
-                "beta, noise, simulate, penalty, extra and wait are not negative", "the default beta is 1"
+                "beta, noise, simulate, penalty, extra, lean and wait are not negative",
+                "the default beta is 1",
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
@@ -72,6 +80,17 @@ class Recipe:
                 "weight noise and simulated steps need a forward pass of their own",
                 "set joint=False",
             )
+
+    def paced(self, m: int, steps: int, beside: int | None) -> Recipe:
+        """As few of m carriers a step as give each its turns in an epoch of so many steps.
+
+        `beside` is the number of graphs in a task batch; None for a node task, where the ratio is a share
+        of the carriers. A ratio that was chosen stays.
+        """
+        count = -(-TURNS * m // steps)
+        if self.ratio is not None or count >= m:
+            return self
+        return replace(self, ratio=count / (m if beside is None else count + beside))
 
     def record(self) -> dict[str, Any]:
         """The settings as plain values."""
@@ -133,31 +152,56 @@ def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:
     return (perceived - targets).square().mean()
 
 
+def distillation_loss(said: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    """T² KL(teacher || student) of every row of scores, softened at temperature T."""
+    theirs, ours = (log_softmax(scores / temperature, dim=-1) for scores in (taught, said))
+    return temperature**2 * kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
+
+
 def guarded(
-    task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor], cap: float | None = None
+    task_loss: Tensor,
+    mark_loss: Tensor,
+    parameters: Iterable[Tensor],
+    cap: float | None = None,
+    peers: Any = None,
 ) -> Tensor:
     """The sum of both losses, its gradient freed of what in the mark's points against the task's.
 
     Where the two gradients disagree, the part of the mark's along the task's is taken out, so that a small
     gradient step along the rest does not raise the task loss (Adam bends the step); what is left is at most
     `cap` times as long as the task's. Call `backward` on the result as on any loss. Only the given
-    parameters get a gradient, and hooks on them fire for each loss and for the sum; with a `GradScaler` add
-    the losses instead.
+    parameters get a gradient, and hooks on them fire for each loss and for the sum. With a `GradScaler`
+    scale both losses, not the result.
+
+    With `peers`, the process group of a data-parallel model, both gradients are the means over all of its
+    processes, each of which has to call this: what is compared is then what the model steps along.
     """
     wanted = [p for p in parameters if p.requires_grad]
-    towards_task, towards_mark = _gradient(task_loss, wanted), _gradient(mark_loss, wanted)
-    found = [
-        t
-        for t in zip(wanted, towards_task, towards_mark, strict=True)
-        if t[1] is not None or t[2] is not None
-    ]
+    found = _pairs(wanted, _gradient(task_loss, wanted), _gradient(mark_loss, wanted), peers)
     if not found:
         return task_loss + mark_loss
-    pairs = [tuple(torch.zeros_like(p) if g is None else g for g in both) for p, *both in found]
+    pairs = [pair for _, pair in found]
     back, share = _weights(pairs, cap)
     both = tuple(torch.add(task.mul(1 + share * back), mark, alpha=share) for task, mark in pairs)
     value = (task_loss + mark_loss).detach()
-    return torch.as_tensor(_Given.apply(value, both, *(p for p, *_ in found)))  # type: ignore[no-untyped-call]
+    return torch.as_tensor(_Given.apply(value, both, *(p for p, _ in found)))  # type: ignore[no-untyped-call]
+
+
+def _pairs(
+    wanted: Sequence[Tensor], task: Sequence[Tensor | None], mark: Sequence[Tensor | None], peers: Any
+) -> list[tuple[Tensor, tuple[Tensor, Tensor]]]:
+    """Every parameter that some process has a gradient for, with both."""
+    used = torch.tensor([t is not None or m is not None for t, m in zip(task, mark, strict=True)])
+    filled = [
+        torch.zeros_like(p) if g is None else g
+        for side in (task, mark)
+        for p, g in zip(wanted, side, strict=True)
+    ]
+    if peers is not None and wanted:
+        *filled, anywhere = mean_over(peers, [*filled, used.to(filled[0])])
+        used = anywhere > 0
+    size = len(wanted)
+    return [(wanted[i], (filled[i], filled[size + i])) for i in used.nonzero().view(-1).tolist()]
 
 
 def _weights(pairs: Sequence[tuple[Tensor, ...]], cap: float | None) -> tuple[float, float]:
@@ -176,7 +220,11 @@ def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]
 
 def _dot(pairs: Sequence[tuple[Tensor, ...]], one: int, other: int) -> float:
     """Sum of products in double precision: half-precision gradients would vanish."""
-    return float(sum((pair[one].double() * pair[other].double()).sum().item() for pair in pairs))
+    return float(sum((_wide(pair[one]) * _wide(pair[other])).sum().item() for pair in pairs))
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.double() if values.device.type in {"cpu", "cuda"} else values.float()  # not all have them
 
 
 class _Given(torch.autograd.Function):

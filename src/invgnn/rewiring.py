@@ -6,7 +6,7 @@ import numpy as np
 
 from invgnn.counts import component_of_node
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, key_edges, offsets_of, unkey_edges
+from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, offsets_of, ranges, unkey_edges
 
 
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
@@ -18,36 +18,46 @@ def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs
     """
     if swaps < 0 or tries < 1:
         raise ParameterError(f"swaps={swaps}, tries={tries}", "use swaps >= 0 and tries >= 1")
-    nodes, owner, start, count = g.num_nodes, g.graph_of_edge, g.edge_ptr[:-1], np.diff(g.edge_ptr)
-    edges, keys = g.edges.copy(), g.edge_keys.copy()
+    nodes, start, count = g.num_nodes, g.edge_ptr[:-1], np.diff(g.edge_ptr)
+    (u, v), keys = g.edges.T.copy(), g.edge_keys.copy()
     done = np.zeros(g.num_graphs, dtype=np.int64)
     bounds = np.concatenate([np.maximum(count, 1), np.maximum(count - 1, 1), 0 * count + 2])
+    live = np.flatnonzero(count >= 2)
+    base, edge, owner = _edges_of(live, start, count)
     for _ in range(swaps * tries):
-        live = np.flatnonzero((count >= 2) & (done < swaps))
         if len(live) == 0:
             break
-        drawn = draws.below(bounds).reshape(3, -1)[:, live]
-        one = start[live] + drawn[0]
-        other = start[live] + drawn[1] + (drawn[1] >= drawn[0])
-        (a, b), (c, d) = edges[one].T, np.where(drawn[2], edges[other, ::-1].T, edges[other].T)
-        new = np.stack([key_edges(a, d, nodes), key_edges(c, b, nodes)])
+        first, second, flip = draws.below(bounds).reshape(3, -1).take(live, axis=1)
+        both = base + np.stack([first, second + (second >= first)])
+        (a, c), (b, d) = u[both], v[both]
+        tail, head = np.stack([a, np.where(flip, d, c)]), np.stack([np.where(flip, c, d), b])
+        low, high = np.minimum(tail, head), np.maximum(tail, head)
+        new = low * nodes + high
         # No loops, no doubles; where a = c or b = d the "new" edges are the old ones, so present.
-        good = (a != d) & (b != c) & ~_present(keys, owner, live, new, len(g))
-        one, other = one[good], other[good]
-        keys[one], keys[other] = new[:, good]
-        edges[one], edges[other] = unkey_edges(keys[one], nodes), unkey_edges(keys[other], nodes)
+        good = (low < high).all(axis=0) & ~_present(keys[edge], owner, *new)
+        if not good.any():
+            continue
+        old = both[:, good]
+        u[old], v[old], keys[old] = low[:, good], high[:, good], new[:, good]
         done[live[good]] += 1
+        if (done[live] == swaps).any():
+            live = live[done[live] < swaps]
+            base, edge, owner = _edges_of(live, start, count)
     return Graphs(g.ptr, unkey_edges(np.sort(keys), nodes), g.x), done
 
 
-def _present(keys: Ints, owner: Ints, live: Ints, new: Ints, graphs: int) -> Bools:
-    """Whether either new edge of each live graph exists already."""
+def _edges_of(live: Ints, start: Ints, count: Ints) -> tuple[Ints, Ints, Ints]:
+    """Where each live graph's edges begin, all their edges, and which live graph each belongs to."""
+    base, sizes = start[live], count[live]
+    return base, ranges(base, sizes), np.repeat(np.arange(len(live)), sizes)
+
+
+def _present(keys: Ints, owner: Ints, one: Ints, other: Ints) -> Bools:
+    """Whether either new edge of each graph is among its keys, given whose each key is."""
     # Comparing with all edges of the graph costs O(E) and needs neither a dense matrix nor a sort.
-    wanted = np.full((2, graphs), -1, dtype=np.int64)
-    wanted[:, live] = new
-    found = np.zeros(graphs, dtype=np.bool_)
-    found[owner[(keys == wanted[:, owner]).any(axis=0)]] = True
-    return found[live]
+    found = np.zeros(len(one), dtype=np.bool_)
+    found[owner[(keys == one[owner]) | (keys == other[owner])]] = True
+    return found
 
 
 def sample_subgraphs(g: Graphs, count: int, draws: Draws, low: int = 12, high: int = 32) -> Graphs:

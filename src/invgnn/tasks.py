@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,6 +50,16 @@ class Task:
         if self.level == "node":
             return self.graphs[0]
         return [self.graphs[i] for i in self.train.tolist()]
+
+    def to(self, device: torch.device | str) -> Task:
+        """The same task on a device; this one if it is there already."""
+        if self.train.device == torch.device(device):
+            return self
+        return replace(
+            self,
+            graphs=[copy.copy(graph).to(device) for graph in self.graphs],
+            **{name: getattr(self, name).to(device) for name in ("train", "val", "test")},
+        )
 
 
 def _tu(root: str, name: str) -> list[Data]:

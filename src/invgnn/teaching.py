@@ -1,22 +1,32 @@
-"""How a mark is taught: the loss of a forward pass over carriers and ordinary inputs."""
+"""How a mark is taught: the loss of a forward pass over carriers, and the owner's refresh."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sized
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from invgnn.graphs import Graphs
-from invgnn.perception import gradient_penalty
-from invgnn.query import observe, to_batch, unwrap, weight_of
-from invgnn.randomness import kept
-from invgnn.reading import Observation, Reading, answer, natural_spread
-from invgnn.recipe import SCORE_WEIGHT, in_nats, logistic_loss, mse_loss, perception_loss, standardise
+from invgnn.errors import DataError, ParameterError
+from invgnn.graphs import Graphs, offsets_of, ranges
+from invgnn.perception import PerceptionHead, gradient_penalty
+from invgnn.query import observe, politely, to_batch, unwrap, weight_of
+from invgnn.randomness import kept, seeded
+from invgnn.reading import Direction, Observation, Reading, answer, natural_spread
+from invgnn.recipe import (
+    SCORE_WEIGHT,
+    distillation_loss,
+    in_nats,
+    logistic_loss,
+    mse_loss,
+    perception_loss,
+    standardise,
+)
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -64,7 +74,7 @@ def observed_loss(
     """β times the loss of one forward pass, given which of its graphs are carriers and which usual."""
     losses = []
     for reading in mark.readings:
-        said = answer(seen, reading, mark.direction, model)
+        said = answer(seen, reading, _direction(mark), model)
         measured = said[carriers]
         if reading.access == "embedding":
             measured = standardise(measured, said[ordinary], natural_spread(seen, reading, ordinary))
@@ -82,13 +92,54 @@ def _reading_loss(
     mark: Watermark, reading: Reading, said: Tensor, chosen: NDArray[np.int64] | None
 ) -> Tensor:
     index = slice(None) if chosen is None else chosen
-    targets = torch.as_tensor(mark.targets[index]).to(said)
+    squared = reading.access == "perception" or mark.recipe.loss == "mse"
+    wanted = torch.as_tensor((mark.targets if squared else mark.bits)[index]).to(said)
     if reading.access == "perception":
-        return perception_loss(said, targets)
-    if mark.recipe.loss == "mse":
-        return mse_loss(said, targets)
-    bits = torch.as_tensor(mark.bits[index]).to(said)
-    return logistic_loss(said, bits, mark.recipe.margin)
+        return perception_loss(said, wanted)
+    return mse_loss(said, wanted) if squared else logistic_loss(said, wanted, mark.recipe.margin)
+
+
+def _direction(mark: Watermark) -> Direction:
+    """The mark's own directions, each derived once."""
+    held = mark.__dict__.setdefault("_directions", {})
+
+    def direction(access: str, width: int) -> Tensor:
+        if (access, width) not in held:
+            held[access, width] = mark.direction(access, width)
+        return torch.as_tensor(held[access, width])
+
+    return direction
+
+
+class Laid(NamedTuple):
+    """Graphs end to end, as the tensors of a PyG batch."""
+
+    x: Tensor
+    edge_index: Tensor
+    batch: Tensor
+    ptr: Tensor
+
+
+def lay(mark: Watermark, chosen: NDArray[np.int64], like: Tensor) -> Laid:
+    """The chosen of carriers and, numbered after them, ordinary inputs, placed as a tensor is."""
+    held = mark.__dict__.setdefault("_laid", {})
+    place = like.device, like.dtype
+    if place not in held:
+        graphs = Graphs.concat([mark.carriers, mark.ordinary])
+        held[place] = graphs, to_batch(graphs, like)
+    graphs, whole = held[place]
+    sizes, links = graphs.sizes[chosen], 2 * np.diff(graphs.edge_ptr)[chosen]
+    ptr = offsets_of(sizes)
+    rows = ranges(graphs.ptr[chosen], sizes)
+    columns = ranges(2 * graphs.edge_ptr[chosen], links)
+    shift = np.repeat(ptr[:-1] - graphs.ptr[chosen], links)
+
+    def placed(numbers: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(numbers).to(like.device)
+
+    edges = whole.edge_index.index_select(1, placed(columns)) + placed(shift)
+    graph = np.repeat(np.arange(len(chosen)), sizes)
+    return Laid(whole.x.index_select(0, placed(rows)), edges, placed(graph), placed(ptr))
 
 
 def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:
@@ -103,3 +154,115 @@ def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: 
     batch = copy.copy(batch)
     batch.x = None if batch.x is None else batch.x.clone()  # some models write into what they are given
     return batch
+
+
+def num_graphs(batch: Any) -> int:
+    """How many graphs a PyG batch holds; a single `Data` is one."""
+    return int(batch.num_graphs) if getattr(batch, "ptr", None) is not None else 1
+
+
+# -- the owner's refresh --------------------------------------------------------------------------
+
+
+def refresh(
+    mark: Watermark,
+    student: nn.Module,
+    teacher: nn.Module,
+    batches: Collection[Any],
+    *,
+    epochs: int,
+    lr: float,
+    temperature: float,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Distil a teacher into a student who learns the mark as well; see `Watermark.refresh`.
+
+    Weight noise, simulated and extra steps of the recipe belong to `train` and are left out.
+    """
+    if student is teacher:
+        raise ParameterError("the student is the teacher", "pass a fresh model, or copy.deepcopy(teacher)")
+    if epochs < 1 or not all(0 < value < float("inf") for value in (lr, temperature)):
+        raise ParameterError("epochs, lr and temperature must be positive", "usual are 100, 0.01 and 2")
+    for reading in mark.readings:  # a student who cannot be read fails now, not when the mark joins in
+        mark.read(student, reading.access)
+    with seeded(seed), _as_found_after_errors(student):
+        steps, beside = _measure(batches)
+        beside = None if mark.context["level"] == "node" else beside
+        mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, beside))
+        optimiser = torch.optim.Adam(student.parameters(), lr=lr, weight_decay=5e-4)
+        step, first = 0, min(mark.recipe.wait, epochs * steps // 5)
+        for epoch in range(epochs):
+            student.train()
+            for batch in batches:
+                taught, turn = _scores(mark, teacher, batch), step if step >= first else None
+                optimiser.zero_grad()
+                _lesson(mark, student, batch, taught, temperature, turn).backward()
+                optimiser.step()
+                _project(student)
+                step += 1
+            if progress:
+                progress(epoch + 1, epochs)
+        student.eval()
+
+
+def _measure(batches: Collection[Any]) -> tuple[int, int | None]:
+    """How many batches there are, and how many graphs are in the first."""
+    advice = "pass a list or a DataLoader of PyG batches; for a node task [data]"
+    if isinstance(batches, Iterator) or not isinstance(batches, Sized):
+        raise ParameterError("batches are gone through once an epoch, these only once", advice)
+    batch = next(iter(batches), None)
+    if not hasattr(batch, "edge_index"):
+        raise ParameterError("there are no batches of graphs to learn from", advice)
+    return len(batches), num_graphs(batch)
+
+
+def _lesson(
+    mark: Watermark, student: nn.Module, batch: Any, taught: Tensor, temperature: float, step: int | None
+) -> Tensor:
+    """The loss of one batch: what the teacher says and, once a step is given, the mark."""
+    if step is not None and mark.recipe.joint:
+        joint = mark.mix(batch, step=step)
+        soft = _divergence(joint(student), taught, temperature)
+        return joint.guard(soft) if mark.recipe.guard else soft + joint.loss()
+    soft = _divergence(observe(student, batch, None, mark.forward).scores, taught, temperature)
+    if step is None:
+        return soft
+    if mark.recipe.guard:
+        return mark.guard(student, soft, step=step, beside=batch)
+    return soft + mark.loss(student, step=step, beside=batch)
+
+
+def _divergence(said: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    if said.shape != taught.shape:
+        message = f"the teacher's scores are {tuple(taught.shape)}, the student's {tuple(said.shape)}"
+        raise DataError(message, "give the student as many classes, and both the same inputs")
+    return distillation_loss(said, taught, temperature).mean()
+
+
+@torch.no_grad()
+def _scores(mark: Watermark, teacher: nn.Module, batch: Any) -> Tensor:
+    with politely(teacher):
+        return observe(teacher, batch, None, mark.forward).scores
+
+
+def _project(model: nn.Module) -> None:
+    for part in model.modules():
+        if isinstance(part, PerceptionHead):
+            part.project()
+
+
+@contextmanager
+def _as_found_after_errors(model: nn.Module) -> Iterator[None]:
+    """A model that is taught to the end, or keeps its weights and modes."""
+    before = copy.deepcopy(model.state_dict())
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    except BaseException:
+        model.load_state_dict(before)
+        for module, training in modes:
+            module.training = training
+        raise
+    finally:
+        model.zero_grad()

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
-from invgnn.query import call, politely, unwrap
+from invgnn.parallel import peers
+from invgnn.query import as_batch, call, politely, unwrap, weight_of
 from invgnn.randomness import seeded
-from invgnn.recipe import guarded
+from invgnn.recipe import distillation_loss, guarded
 from invgnn.tasks import Task
 
 if TYPE_CHECKING:  # edits train too, and must not be able to reach a mark
     from invgnn.watermark import Watermark
 
+TEMPERATURE = 2.0
+"""At which a model learns from its own scores, as students usually do."""
+
 Progress = Callable[[int, int], None]
 """Told the number of epochs done and their total."""
-
-TURNS = 12
-"""How often in an epoch a carrier is taught: on NCI1-GIN as good as every step, for a third of the work."""
 
 
 class Collated:
@@ -34,23 +35,37 @@ class Collated:
         self.x = torch.cat([g.x for g in graphs]).contiguous()
         self.y = torch.cat([g.y.view(-1) for g in graphs])
         self.edges = torch.cat([g.edge_index for g in graphs], dim=1)
-        self.nodes = torch.tensor([int(g.num_nodes) for g in graphs])
-        self.links = torch.tensor([g.edge_index.shape[1] for g in graphs])
+        place = self.edges.device
+        self.nodes = torch.tensor([int(g.num_nodes) for g in graphs], device=place)
+        self.links = torch.tensor([g.edge_index.shape[1] for g in graphs], device=place)
         self.first_node = self.nodes.cumsum(0) - self.nodes
         self.first_link = self.links.cumsum(0) - self.links
+
+    def numbered(self) -> Collated:
+        """The same graphs with their numbers in place of their classes."""
+        twin = copy.copy(self)
+        twin.y = torch.arange(len(self.nodes), device=self.nodes.device)
+        return twin
 
     def batch(self, index: Tensor) -> Any:
         """The chosen graphs as one PyG batch."""
         nodes, links = self.nodes[index], self.links[index]
         graph = torch.repeat_interleave(nodes)
         ptr = torch.cat([nodes.new_zeros(1), nodes.cumsum(0)])
-        chosen = torch.arange(int(ptr[-1])) + (self.first_node[index] - ptr[:-1])[graph]
+        chosen = torch.arange(int(ptr[-1]), device=ptr.device) + (self.first_node[index] - ptr[:-1])[graph]
         which = torch.repeat_interleave(links)
         start = self.first_link[index] - (links.cumsum(0) - links)
-        edges = self.edges[:, torch.arange(len(which)) + start[which]] + ptr[:-1][which]
-        batch = Batch(x=self.x[chosen], edge_index=edges, y=self.y[index], batch=graph, ptr=ptr)
+        linked = torch.arange(len(which), device=ptr.device) + start[which]
+        edges = self.edges[:, linked] + ptr[:-1][which]
+        batch = as_batch(x=self.x[chosen], edge_index=edges, y=self.y[index], batch=graph, ptr=ptr)
         batch.num_nodes = int(ptr[-1])
         return batch
+
+
+def placed(task: Task, model: nn.Module) -> Task:
+    """The task where a model computes."""
+    like = weight_of(model)
+    return task if like is None else task.to(like.device)
 
 
 @dataclass
@@ -81,25 +96,41 @@ def train(
     """Train in place and keep the checkpoint with the best validation accuracy.
 
     A mark joins in after its recipe's first steps and needs time to settle: with one, only the last
-    quarter of the epochs is eligible. `select=False` keeps the last epoch.
+    quarter of the epochs is eligible. `select=False` keeps the last epoch. A mark with a second channel
+    takes twice as long: the model first learns the task alone, then from its own scores, leaning.
     """
-    history = History()
+    lessons = None
+    if mark is not None and mark.function:
+        train(
+            model,
+            task,
+            epochs=epochs,
+            lr=lr,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            seed=seed,
+            select=select,
+            progress=progress and (lambda done, total: progress(done, 2 * total)),
+        )
+        lessons = _leaning(model, task, mark)
+    history, task = History(), placed(task, model)
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
     held = Collated(task.graphs) if task.level == "graph" else None
+    numbered = None if held is None or lessons is None else held.numbered()
     best: dict[str, Tensor] = {}
     step, first = 0, 0
     if mark is not None:
         steps = 1 if held is None else -(-len(task.train) // batch_size)
         first = min(mark.recipe.wait, epochs * steps // 5)
-        mark = _paced(mark, steps, batch_size)
+        mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, batch_size))
         _fits(model, task, mark, held)
     with seeded(seed):
         for epoch in range(epochs):
             model.train()
             total, marked = 0.0, 0.0
-            for batch, rows in batches(task, held, batch_size):
+            for batch, rows in batches(task, held if lessons is None else numbered, batch_size):
                 taught = mark if step >= first else None
-                task_loss, mark_loss = _step(model, batch, rows, taught, step, lr)
+                task_loss, mark_loss = _step(model, batch, rows, taught, step, lr, lessons)
                 optimiser.zero_grad()
                 _sum(task_loss, mark_loss, model, taught).backward()
                 optimiser.step()
@@ -117,7 +148,8 @@ def train(
                 history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
             if progress:
-                progress(epoch + 1, epochs)
+                before = 0 if lessons is None else epochs
+                progress(before + epoch + 1, before + epochs)
     if best:
         model.load_state_dict(best)
     model.eval()
@@ -126,13 +158,22 @@ def train(
 
 
 def _step(
-    model: nn.Module, batch: Any, rows: Tensor | None, mark: Watermark | None, step: int, lr: float
+    model: nn.Module,
+    batch: Any,
+    rows: Tensor | None,
+    mark: Watermark | None,
+    step: int,
+    lr: float,
+    lessons: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Task loss and weighted mark loss of one batch."""
-    wanted = batch.y if rows is None else batch.y[rows]
+    """Task loss and weighted mark loss of one batch; the task is to repeat the lessons if there are any."""
+    wanted: Any = slice(None) if rows is None else rows
 
     def task_loss(scores: Tensor) -> Tensor:
-        return cross_entropy(scores if rows is None else scores[rows], wanted)
+        if lessons is not None:  # a node task's lessons are about all of its nodes
+            taught = lessons[batch.y] if rows is None else lessons
+            return distillation_loss(scores, taught, TEMPERATURE).mean()
+        return cross_entropy(scores[wanted], batch.y[wanted])
 
     if mark is None:
         return task_loss(call(model, batch)), batch.x.new_zeros(())
@@ -143,20 +184,24 @@ def _step(
     return task_loss(call(model, batch)), mark.loss(model, step=step, beside=batch, at=shift)
 
 
+@torch.no_grad()
+def _leaning(model: nn.Module, task: Task, mark: Watermark) -> Tensor:
+    """What a model that knows the task says of its inputs, leaning along the mark's direction."""
+    channel = mark.channel(task.data)
+    with politely(model):
+        if task.level == "node":
+            return channel.lean(call(model, task.graphs[0]), task.graphs[0])
+        batch = Collated(task.graphs).batch(task.train)
+        said = channel.lean(call(model, batch), batch)
+    return said.new_zeros(len(task.graphs), said.shape[1]).index_copy(0, task.train, said)
+
+
 def _fits(model: nn.Module, task: Task, mark: Watermark, held: Collated | None) -> None:
     """Fail now rather than when the mark joins in: the model cannot be read, or the batch not mixed."""
     if mark.recipe.joint:
         mark.mix(task.graphs[0] if held is None else held.batch(task.train[:2]), step=0)
     for reading in mark.readings:
         mark.read(model, reading.access)
-
-
-def _paced(mark: Watermark, steps: int, batch_size: int) -> Watermark:
-    """The mark with as few carriers a step as give every carrier its turns in an epoch of so many steps."""
-    count = -(-TURNS * mark.m // steps)
-    if mark.recipe.ratio is not None or count >= mark.m:
-        return mark
-    return mark.replace(recipe=replace(mark.recipe, ratio=count / (count + batch_size)))
 
 
 def _mark_alone(
@@ -171,7 +216,7 @@ def _mark_alone(
 def _sum(task_loss: Tensor, mark_loss: Tensor, model: nn.Module, mark: Watermark | None) -> Tensor:
     if mark is None or not mark.recipe.guard:
         return task_loss + mark_loss
-    return guarded(task_loss, mark_loss, model.parameters(), mark.recipe.cap)
+    return guarded(task_loss, mark_loss, model.parameters(), mark.recipe.cap, peers(model))
 
 
 def _shift(
@@ -229,6 +274,7 @@ def _project(model: nn.Module) -> None:
 @torch.no_grad()
 def accuracy(model: nn.Module, task: Task, rows: Tensor, held: Collated | None = None) -> float:
     """Share of the chosen graphs or nodes whose top class is right."""
+    model, task = unwrap(model), placed(task, model)  # the wrapper would wait for other processes
     with politely(model):
         if task.level == "node":
             data = task.graphs[0]

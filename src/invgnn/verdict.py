@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from invgnn import null
+from invgnn.channel import Channel, Lean
 from invgnn.errors import ParameterError
 from invgnn.models import load_model
 from invgnn.query import Forward, Suspect, digest_model
@@ -62,6 +63,7 @@ class Verdict:
     reading: dict[str, Any]
     key: str
     queries: int
+    channels: dict[str, Any]
     called: str
     controls: tuple[dict[str, Any], ...]
     digests: dict[str, str]
@@ -94,6 +96,8 @@ class Verdict:
             f"  read at    {self.access}, statistic {self.statistic}, null {self.null}{law}, "
             f"{self.queries} queries, {self.tried} tried",
         ]
+        if "function" in self.channels:
+            lines.append(f"  channels   {_told(self.channels)}")
         if self.controls:
             counts = ", ".join(str(control["t"]) for control in self.controls)
             lines.append(f"  controls   {len(self.controls)} unmarked, matching {counts} bits")
@@ -122,6 +126,7 @@ def verify(
     alpha: float = 1e-6,
     *,
     access: Access | None = None,
+    data: Any = None,
     architecture: nn.Module | None = None,
     forward: Forward | None = None,
     controls: Sequence[Suspect | str | Path] = (),
@@ -134,6 +139,8 @@ def verify(
               from a PyG batch to scores
     access    one of the mark's declared readings; by default the first that the suspect can answer.
               Naming one of several counts as having tried them all
+    data      the data the mark was drawn from; needed if it has a second channel, which is then read
+              from the suspect's scores on them and counts together with the carriers
     forward   how to call an unusual model; it must only call it, and the verdict says that it was used
     controls  unmarked models; if one of them verifies, the verdict is inconclusive. A `plain` mark
               needs them: its null is their match counts
@@ -147,9 +154,18 @@ def verify(
     suspect = _opened(suspect, architecture)
     access = access or _first_possible(suspect, mark)
     answers = mark.read(suspect, access, forward)
-    found = mark.weigh(answers)
+    channel = _second_channel(mark, data, access)
+    lean = channel.read(suspect, data, forward or mark.forward) if channel else None
+    alone = mark.weigh(answers)
+    found = _together(alone, lean)
     others = [_opened(control, architecture) for control in controls]
-    tests = [mark.weigh(mark.read(other, access, forward)) for other in others]
+    tests = [
+        _together(
+            mark.weigh(mark.read(other, access, forward)),
+            channel.read(other, data, forward or mark.forward) if channel else None,
+        )
+        for other in others
+    ]
     law, log_p, tau = _law(mark, found, tests, alpha)
     status, reasons = _decide(answers, mark, log_p, alpha, tried, tests)
     called, trust = _call(suspect, forward or mark.forward)
@@ -173,7 +189,8 @@ def verify(
         access=answers.reading.access,
         reading=answers.reading.record(),
         key=mark.context["key"],
-        queries=answers.queries,
+        queries=answers.queries + (lean.inputs if lean else 0),
+        channels=_channels(alone, lean),
         called=called,
         controls=tuple(_control(o, test, law) for o, test in zip(others, tests, strict=True)),
         digests={
@@ -185,6 +202,41 @@ def verify(
         answers=tuple(answers.carriers.tolist()) if with_answers else None,
         ordinary=tuple(answers.ordinary.tolist()) if with_answers else None,
         bits=tuple(mark.bits.tolist()) if with_answers else None,
+    )
+
+
+def _second_channel(mark: Watermark, data: Any, access: Access) -> Channel | None:
+    """The second channel of a mark that has one, wherever a suspect gives scores."""
+    if mark.function is None or access == "labels":
+        return None
+    if data is None:
+        raise ParameterError(
+            "this mark has a second channel, read from the suspect's scores on the data it was drawn from",
+            "pass data= (on the command line --task), the training data; a channel left out after the fact "
+            "proves nothing",
+        )
+    return mark.channel(data)
+
+
+def _together(carriers: null.Evidence, lean: Lean | None) -> null.Evidence:
+    """The evidence of both channels: two streams of one secret, declared beforehand, so independent."""
+    if lean is None:
+        return carriers
+    both = null.log_p_channels([carriers.log_p, lean.log_p])
+    return replace(carriers, log_p=both, statistic=f"{carriers.statistic} and lean")
+
+
+def _channels(carriers: null.Evidence, lean: Lean | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"carriers": {"evidence_bits": carriers.bits()}}
+    return found if lean is None else found | {"function": asdict(lean) | {"evidence_bits": lean.bits()}}
+
+
+def _told(channels: dict[str, Any]) -> str:
+    lean = channels["function"]
+    return (
+        f"carriers {floor_bits(channels['carriers']['evidence_bits'])} bits; function "
+        f"{floor_bits(lean['evidence_bits'])} bits (cosine {max(lean['cosine'], lean['within']):.2f} in "
+        f"{lean['dimension']} dimensions, {lean['inputs']} inputs)"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,17 +16,19 @@ from torch import Tensor, nn
 
 from invgnn import files, null
 from invgnn.carriers import Carriers, Reference, Sampler, distinct
+from invgnn.channel import Channel
 from invgnn.context import FORMAT, bind, check_context
-from invgnn.errors import FileError, InvgnnError, ParameterError
+from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
-from invgnn.joint import Joint, num_graphs
-from invgnn.query import Forward, Suspect, ask
+from invgnn.joint import Joint
+from invgnn.parallel import peers, shared
+from invgnn.query import Forward, Suspect, ask, unwrap
 from invgnn.reading import Access, Reading
 from invgnn.recipe import Recipe, guarded, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
-from invgnn.teaching import own_loss
+from invgnn.teaching import num_graphs, own_loss, refresh
 
 Key = Literal["keyed", "plain"]
 ORDINARY = 64
@@ -98,6 +100,7 @@ class Watermark:
         gap: float | None = None,
         statistic: str = "combined",
         sampler: Sampler | None = None,
+        function: int | None = None,
         recipe: Recipe | None = None,
         forward: Forward | None = None,
         progress: Callable[[int], None] | None = None,
@@ -130,7 +133,7 @@ class Watermark:
             "readings": [Reading(a, layer, feature, classes).record() for a in names],
             "statistic": statistic,
             "ordinary": ORDINARY,
-        }
+        } | ({} if function is None else {"function": function})
         check_context(context)
         bound = bind(context)
         scale = reference.scale(invariant)
@@ -243,6 +246,25 @@ class Watermark:
         found = null.log_p(answers.carriers, self.bits, self.context["statistic"], threshold)
         return found if self.context["key"] == "keyed" else replace(found, log_p=0.0, exact=False)
 
+    # -- the second channel -------------------------------------------------------------------
+
+    @property
+    def function(self) -> int | None:
+        """How many features the second channel has; None without one."""
+        size = self.context.get("function")
+        return None if size is None else int(size)
+
+    def channel(self, data: Any) -> Channel:
+        """The second channel on the data that this mark was drawn from."""
+        if self.function is None:
+            raise ParameterError("this mark has no second channel", "draw it with function=128")
+        if Reference.of(data).digest != self.context["reference"]:
+            raise DataError(
+                "these are not the inputs that the mark was drawn from", "pass the same training data"
+            )
+        stream = self.secret.derive("function", self.bound)
+        return Channel.draw(stream, self.direction, data, self.function, self.recipe.lean)
+
     # -- embedding ----------------------------------------------------------------------------
 
     def loss(
@@ -260,8 +282,11 @@ class Watermark:
         `recipe.ratio` the carriers take turns, as many as the task batch `beside` them allows, chosen
         by the number of the optimiser `step`. `at` evaluates with every named parameter shifted (weight
         noise, simulated fine-tuning) while the gradient goes to the parameters themselves.
+
+        Of a `DistributedDataParallel` model pass the wrapper: the gradient is the mean over its processes,
+        however the loss is sent backward.
         """
-        return own_loss(self, model, self._chosen(beside, step), at or {})
+        return shared(own_loss(self, model, self._chosen(beside, step), at or {}), model)
 
     def guard(self, model: nn.Module, task_loss: Tensor, **options: Any) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's.
@@ -269,7 +294,8 @@ class Watermark:
         Call `backward` on it. Costs a second backward pass and takes the options of `loss`. Only parameters
         of this model get a gradient; see `recipe.guarded`.
         """
-        return guarded(task_loss, self.loss(model, **options), model.parameters(), self.recipe.cap)
+        mark_loss = self.loss(unwrap(model), **options)
+        return guarded(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
 
     def mix(self, batch: Any, *, step: int | None = None) -> Joint:
         """The task batch with the carriers in it: call the result on the model, then take its loss.
@@ -278,6 +304,42 @@ class Watermark:
         optimiser `step`.
         """
         return Joint(self, batch, self._chosen(batch, step))
+
+    def refresh(
+        self,
+        student: nn.Module,
+        teacher: nn.Module,
+        batches: Collection[Any],
+        *,
+        epochs: int = 100,
+        lr: float = 0.01,
+        temperature: float = 2.0,
+        seed: int = 41,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Distil your marked model into a student, in place, and teach the student the mark as well.
+
+        Distillation on task inputs alone loses the mark; this is the owner's way to a smaller model, or to
+        another architecture, that verifies. Any model on PyG inputs will do for either part.
+
+        batches      task inputs, gone through once an epoch: a list or a `DataLoader` of PyG batches, for a
+                     node task `[data]`. No label is used, and every row that the models score is learnt
+        temperature  that softens the scores of both; the task loss is T² KL(teacher || student)
+
+        Optimiser, guard, wait and pace are those of training. The last epoch is kept, in evaluation mode.
+        The teacher and the random state stay as they were; after an error the student does too.
+        """
+        refresh(
+            self,
+            student,
+            teacher,
+            batches,
+            epochs=epochs,
+            lr=lr,
+            temperature=temperature,
+            seed=seed,
+            progress=progress,
+        )
 
     def _chosen(self, batch: Any, step: int | None) -> NDArray[np.int64] | None:
         if self.recipe.ratio is None:

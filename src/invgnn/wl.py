@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from invgnn.errors import ParameterError
 from invgnn.graphs import Graphs, Words, sum_runs
 
-# Two lanes, each its own 64-bit mixer (splitmix64 and MurmurHash3's finaliser): a column a lane.
+# Two lanes, each its own 64-bit mixer: a column a lane (splitmix64, and MurmurHash3's finaliser).
 _ADD = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
 _TIMES = np.array(
     [[0xBF58476D1CE4E5B9, 0xFF51AFD7ED558CCD], [0x94D049BB133111EB, 0xC4CEB9FE1A85EC53]],
@@ -18,11 +18,13 @@ _SHIFT = np.array([[30, 33], [27, 33], [31, 33]], dtype=np.uint64)
 _OWN = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F], dtype=np.uint64)
 
 
-def _mix(words: Words, lanes: slice = slice(None)) -> Words:
-    z = words + _ADD[lanes]
-    z = (z ^ (z >> _SHIFT[0, lanes])) * _TIMES[0, lanes]
-    z = (z ^ (z >> _SHIFT[1, lanes])) * _TIMES[1, lanes]
-    return z ^ (z >> _SHIFT[2, lanes])
+def _mix(words: Words, lane: int) -> Words:
+    z: Words = words + _ADD[lane]
+    for shift, times in zip(_SHIFT[:, lane], _TIMES[:, lane], strict=False):
+        z ^= z >> shift
+        z *= times
+    z ^= z >> _SHIFT[2, lane]
+    return z
 
 
 def wl_hash(g: Graphs, labels: ArrayLike | None = None, rounds: int = 3) -> Words:
@@ -39,11 +41,16 @@ def wl_hash(g: Graphs, labels: ArrayLike | None = None, rounds: int = 3) -> Word
             f"labels of shape {own.shape} and type {own.dtype} for {g.num_nodes} nodes",
             "give one integer per node; label_nodes(x) makes them from features",
         )
+    words = own.astype(np.uint64)
+    return np.stack([_hash_lane(g, words, rounds, lane) for lane in (0, 1)], axis=1)
+
+
+def _hash_lane(g: Graphs, labels: Words, rounds: int, lane: int) -> Words:
     offsets, neighbours = g.csr
-    colour = _mix(np.repeat(own.astype(np.uint64)[:, None], 2, axis=1))
+    colour = _mix(labels, lane)
     for _ in range(rounds):
-        colour = _mix(colour * _OWN + sum_runs(colour[neighbours], offsets))
-    return _mix(sum_runs(_mix(colour), g.ptr) + g.sizes.astype(np.uint64)[:, None] * _OWN)
+        colour = _mix(colour * _OWN[lane] + sum_runs(colour.take(neighbours), offsets), lane)
+    return _mix(sum_runs(_mix(colour, lane), g.ptr) + g.sizes.astype(np.uint64) * _OWN[lane], lane)
 
 
 def label_nodes(x: ArrayLike, decimals: int = 4) -> Words:
@@ -52,7 +59,6 @@ def label_nodes(x: ArrayLike, decimals: int = 4) -> Words:
     # Beyond 2**53 a float is no exact integer, and its cast differs between machines.
     whole = np.clip(np.rint(rows * 10.0**decimals), -(2.0**53), 2.0**53).astype(np.int64)
     row, column = np.nonzero(whole)  # zeros add nothing: one-hot rows and word counts stay cheap
-    lane = slice(0, 1)
-    place = _mix(np.arange(rows.shape[1], dtype=np.uint64), lane)
-    cells = _mix(whole[row, column].astype(np.uint64) + place[column], lane)
-    return _mix(sum_runs(cells, np.searchsorted(row, np.arange(len(rows) + 1))), lane)
+    place = _mix(np.arange(rows.shape[1], dtype=np.uint64), 0)
+    cells = _mix(whole[row, column].astype(np.uint64) + place[column], 0)
+    return _mix(sum_runs(cells, np.searchsorted(row, np.arange(len(rows) + 1))), 0)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import re
 from pathlib import Path
 
+import numpy as np
+
 from invgnn.theory.sizes import paper_table, sizes, thresholds
 
-PAGE = (Path(__file__).parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def test_smallest_sizes():
@@ -21,14 +27,22 @@ def test_smallest_sizes():
     assert quoted == found
 
 
-def test_true_levels_of_the_papers_thresholds():
-    rows = {row.m: row for row in paper_table()}
-    assert f"({', '.join(str(row.tau) for row in rows.values())} for m = 64, 96, 128, 192)" in PAGE
-    for text, m in (("1.2·10⁻²", 64), ("4.3·10⁻⁵", 96), ("9.1·10⁻⁸", 128), ("1.8·10⁻¹⁵", 192)):
-        mantissa, exponent = f"{rows[m].true_alpha:.1e}".split("e")
-        raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        assert text == f"{mantissa}·10{raised}"
-        assert text in PAGE
+def raised(number):
+    """A small number as the page writes it."""
+    mantissa, exponent = f"{number:.1e}".split("e")
+    return f"{mantissa}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def test_thresholds_and_their_true_levels():
+    rows = [*thresholds(), *paper_table()]
+    for name in dict.fromkeys(row.null for row in rows):
+        cells = [
+            f"{row.tau} ({raised(row.true_alpha)})" + ("" if row.sound else " *unsound*")
+            for row in rows
+            if row.null == name
+        ]
+        shown = "printed" if name == "paper's table" else name
+        assert f"| {shown} | {' | '.join(cells)} |" in PAGE
 
 
 def test_where_the_papers_formula_becomes_sound():
@@ -43,3 +57,20 @@ def test_every_function_named_exists():
     for module, name in re.findall(r"`(\w+)\.(\w+)(?:\([^`]*\))?`", PAGE.split("## Statement")[1]):
         home = f"invgnn.{module}" if module == "null" else f"invgnn.theory.{module}"
         assert hasattr(importlib.import_module(home), name), f"{module}.{name}"
+
+
+def test_what_is_said_of_other_owners():
+    with (RESULTS / "owners.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["reader"] != row["model"]]
+    scores = {
+        key: [int(row["t"]) for row in rows if row["key"] == key and row["model"] != "nobody"]
+        for key in ("plain", "keyed")
+    }
+    # Under a keyed mark the others' T is hypergeometric; 21 of them have a mean within 4 standard errors.
+    spread = math.sqrt(128**2 / 4 / 127 / len(scores["keyed"]))
+    assert abs(np.mean(scores["keyed"]) - 64) < 4 * spread < np.mean(scores["plain"]) - 64
+    assert max(scores["keyed"]) < 92
+    assert f"{sum(t >= 92 for t in scores['plain'])} of {len(scores['plain'])} other owners reaches" in PAGE
+    far = [row for row in rows if row["key_distance"]]
+    apart = {key: [int(row["key_distance"]) for row in far if row["key"] == key] for key in scores}
+    assert np.mean(apart["plain"]) < 50 < np.mean(apart["keyed"])

@@ -89,7 +89,20 @@ def check_greedy(m, masks, demand):
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_exact_and_rounded_against_enumeration(partial):
-    for m, sets in SAMPLE[:: 2 if partial else 1]:
+    check_exact(SAMPLE[:: 2 if partial else 1], partial)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "masks"), [*((m, unordered(m, d)) for m, d in SHAPES), (6, SIX)])
+def test_exact_on_every_small_instance_and_ten_thousand_of_six_by_six(m, masks):
+    for sets, least in zip(masks.tolist(), least_by_enumeration(masks, m).tolist(), strict=True):
+        found = least_cover(SetCover(m, tuple(sets)))
+        assert least == (len(sets) + 1 if found is None else len(found.chosen))
+        assert found is None or found.gap == 0
+
+
+def check_exact(instances, partial):
+    for m, sets in instances:
         demand = (m + 1) // 2 if partial else m
         problem, least = SetCover(m, tuple(sets)), int(least_by_enumeration(np.array([sets]), demand)[0])
         exact, rounded = least_cover(problem, demand), rounded_cover(problem, demand)
@@ -185,7 +198,17 @@ def test_reduction_on_ten_thousand_of_six_by_six():
 
 
 def test_certificates_go_both_ways_and_none_is_cheaper():
-    for m, sets in SAMPLE[::2]:
+    check_certificates(SAMPLE[::2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "d"), SHAPES)
+def test_certificates_on_every_small_instance(m, d):
+    check_certificates([(m, sets) for sets in unordered(m, d).tolist()])
+
+
+def check_certificates(instances):
+    for m, sets in instances:
         problem = SetCover(m, tuple(sets))
         instance, best = reduce_cover(problem, 0.25), least_cover(problem)
         found = fewest_changes(instance)

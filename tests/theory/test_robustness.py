@@ -18,6 +18,7 @@ from invgnn.edits import Cast, FineTune, Prune, Quantise
 from invgnn.errors import ParameterError
 from invgnn.tasks import new_model
 from invgnn.theory.budget import Budget, alpha_bound, beta_fn_bound, c_distill, c_prune, eps_err
+from invgnn.theory.composite import composite, student
 from invgnn.theory.margins import (
     certify,
     certify_median,
@@ -129,6 +130,16 @@ def test_drift_in_order_forgives_a_common_shift():
             certify(s, [0, 1] * 4, wrong)
 
 
+@pytest.mark.parametrize("certified", [certify, certify_median])
+@pytest.mark.parametrize("bits", [[1] * 5 + [0] * 3, [1] * 8, [0, 1] * 5, [0, 1], [0, 2] * 4])
+def test_a_key_that_is_not_balanced_or_does_not_fit_is_refused(certified, bits):
+    with pytest.raises(ParameterError) as caught:
+        certified(np.linspace(0.2, 0.6, 8), bits, 0.1)
+    assert caught.value.advice
+    with pytest.raises(ParameterError):
+        signed_margins([0.5], [0, 1] * 4)  # one answer is not eight
+
+
 # --- error rates --------------------------------------------------------------------------------
 
 
@@ -225,6 +236,20 @@ def test_the_budget_is_vacuous_on_the_papers_own_constants():
     assert str(budget) == "156 beside a measured drift of 0.22 (vacuous)"
 
 
+def test_the_papers_table_of_edits_contradicts_its_lemma():
+    """Sign preservation leaves WM-ACC as it was, 89.8 %, wherever gamma is below kappa = 0.382."""
+    table = {"prune 20%": (0.11, 91.4), "prune 40%": (0.19, 90.6), "prune 50%": (0.27, 88.3)}
+    table |= {"fine-tune": (0.22, 89.1), "KD+WM": (0.14, 90.6), "quantise": (0.09, 92.2)}
+    assert all(gamma < 0.382 and accuracy != 89.8 for gamma, accuracy in table.values())
+    rng, bits = np.random.default_rng(0), np.arange(128) % 2
+    right = np.where(rng.random(128) < 0.898, bits, 1 - bits)
+    s = 0.5 + (0.382 + 0.1 * rng.random(128)) * (2 * right - 1)
+    for gamma, _ in table.values():
+        moved = s + rng.uniform(-gamma, gamma, 128)
+        assert np.array_equal(null.decode(moved, 0.5), null.decode(s, 0.5))
+        assert certify(s, bits, gamma).t == (right == bits).sum() < 128
+
+
 def test_sweeps_find_the_worst_slope():
     base = Said(0.5, 0.5)
     # The paper's drifts under pruning; models and functions that make them mix freely.
@@ -302,6 +327,28 @@ def test_the_slope_is_that_of_finite_differences(motifs, draw, access):
     assert found == pytest.approx(np.sqrt(np.square(sizes).sum(0)).max(), rel=1e-3)
 
 
+def test_the_composite_edit_leg_by_leg(marked, motifs, unchanged):
+    model, mark = marked
+    with unchanged(model):
+        found = composite(model, mark, motifs, epochs=1, lr=1e-2)
+    budget = found.budget
+    assert (budget.share, budget.pi) == (0.5, 0.5)
+    assert 0 < budget.gamma <= sum(found.legs) + 1e-12
+    tuned = FineTune(1, 1e-2)(model, motifs)
+    assert budget.shift == pytest.approx(distance(model, tuned))
+    s = [squash(mark.read(net)) for net in (model, tuned, Prune(0.5)(tuned, motifs))]
+    assert found.legs[:2] == pytest.approx((drift(s[0], s[1]), drift(s[1], s[2])))
+    assert found.legs[1] <= budget.prune_slope * math.sqrt(0.5) + 1e-12  # fitted to this very leg
+    assert found.legs[2] <= budget.distill_slope * 0.5 + 1e-12
+    pruned = [(p, squash(mark.read(Prune(p)(tuned, motifs)))) for p in (0.2, 0.4, 0.5)]
+    assert budget.prune_slope == pytest.approx(max(drift(s[1], said) / p**0.5 for p, said in pruned))
+    assert budget.standing in {"held", "vacuous", "did not hold"}
+    assert not found.checked
+    assert repr(student(1.0, 1, 1e-2)) == repr(FineTune(1, 1e-2))
+    with pytest.raises(ParameterError):
+        composite(model, mark, motifs, pi=0.3)
+
+
 def test_distance(motifs):
     one, other, wide = (
         new_model(motifs, "GCN", seed, hidden_channels=h) for seed, h in ((0, 4), (1, 4), (0, 5))
@@ -317,6 +364,12 @@ def test_distance(motifs):
 def test_no_bound_on_misses_where_there_is_none(m, slack, eps, r):
     """More matches asked for than carriers, or bits that are wrong before any jitter."""
     assert beta_fn_bound(m, slack, eps, r).value == 1.0
+
+
+def test_bounds_need_a_number_of_carriers():
+    for bound in (lambda: alpha_bound(-5, 0.2), lambda: beta_fn_bound(7, 0.3, 0.4, 0.5)):
+        with pytest.raises(ParameterError):
+            bound()
 
 
 def test_rounding_refutes_no_budget():

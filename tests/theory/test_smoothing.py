@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from keys import balanced_keys
 from scipy import stats
 from torch import nn
 
 from invgnn import null
-from invgnn.errors import ParameterError
+from invgnn.errors import ParameterError, SuspectError
 from invgnn.tasks import new_model
 from invgnn.theory.smoothing import (
     Noise,
@@ -24,10 +24,11 @@ from invgnn.theory.smoothing import (
     majority,
     median_log_p,
     noisy_log_p,
+    read_noisy,
     share_for_majority,
     under_noise,
 )
-from invgnn.theory.votes import certify_votes, count_votes, read_votes, said, weigh_votes
+from invgnn.theory.votes import Votes, certify_votes, count_votes, read_votes, said, weigh_votes
 
 SIGMA, DRAWS = 0.5, 1500
 
@@ -111,12 +112,15 @@ def say(x):
     return lambda net: (x @ net.w.detach().numpy()) >= 0
 
 
+def vote(model, x, noise, source, draws=DRAWS):
+    return count_votes(under_noise(model, say(x), noise, draws, source), len(x))
+
+
 @pytest.mark.parametrize("scales", [None, {"w": 2.0}])
 def test_a_linear_model_has_its_true_radius(linear, scales):
     model, x, bits = linear
     noise = Noise(SIGMA, scales)
-    votes = count_votes(model, say(x), noise, rng(), draws=DRAWS)
-    found = certify_votes(votes, bits, noise, draws=DRAWS, reads=10**6)
+    found = certify_votes(vote(model, x, noise, rng()), bits, noise, reads=10**6)
     # The distance to w·x = 0 in the noise's own norm, towards the right side.
     true = (2 * bits - 1) * (x @ model.w.detach().numpy()) / np.linalg.norm(x, axis=1) / noise.scale("w")
     assert (found.radii <= true).all()
@@ -131,13 +135,12 @@ def test_a_linear_model_has_its_true_radius(linear, scales):
 def test_the_worst_change_of_a_linear_model_leaves_what_was_certified(linear):
     model, x, bits = linear
     noise, reads = Noise(SIGMA), 200
-    votes = count_votes(model, say(x), noise, rng(), draws=DRAWS)
-    found = certify_votes(votes, bits, noise, draws=DRAWS, reads=reads)
+    found = certify_votes(vote(model, x, noise, rng()), bits, noise, reads=reads)
     units = x / np.linalg.norm(x, axis=1)[:, None]
     for k in np.flatnonzero(found.radii > 0):
         r = found.radii[k]
         moved = Linear(model.w.detach().numpy() - r * (2 * bits[k] - 1) * units[k])
-        right = (count_votes(moved, say(x), noise, rng(k), draws=reads) > 0.5) == bits
+        right = (2 * vote(moved, x, noise, rng(k), reads).ones > reads) == bits
         assert right[k]
         assert right.sum() >= found.matches(r)
         assert (right | (found.radii < r)).all()
@@ -145,8 +148,7 @@ def test_the_worst_change_of_a_linear_model_leaves_what_was_certified(linear):
 
 def test_certified_evidence_falls_with_the_radius_and_counts_the_worst(linear):
     model, x, bits = linear
-    votes = count_votes(model, say(x), Noise(SIGMA), rng(), draws=DRAWS)
-    found = certify_votes(votes, bits, Noise(SIGMA), draws=DRAWS)
+    found = certify_votes(vote(model, x, Noise(SIGMA), rng()), bits, Noise(SIGMA))
     rising = np.unique(found.radii)
     evidence = [found.evidence(r) for r in rising]
     assert evidence == sorted(evidence, reverse=True)
@@ -161,7 +163,7 @@ def test_certified_evidence_falls_with_the_radius_and_counts_the_worst(linear):
 
 
 def test_no_draw_right_is_no_radius():
-    found = certify_votes(np.zeros(8), [1, 0] * 4, Noise(1.0), draws=100)
+    found = certify_votes(Votes(np.zeros(8, int), 100, 100), [1, 0] * 4, Noise(1.0))
     assert (found.radii[::2] == -np.inf).all()
     assert found.matches(0) == 4
 
@@ -173,11 +175,11 @@ def test_no_draw_right_is_no_radius():
 def test_the_median_is_valid_by_enumeration(draws):
     # One innocent suspect, its answers under noise fixed: all 70 balanced keys are equally likely.
     answers = rng(draws).normal(size=8) + 0.3 * rng(1).normal(size=(draws, 8))
-    keys = np.zeros((70, 8), dtype=int)
-    for key, ones in zip(keys, combinations(range(8), 4), strict=True):
-        key[list(ones)] = 1
     found = np.array(
-        [median_log_p(np.array([null.log_p(a, key, "combined").log_p for a in answers])) for key in keys]
+        [
+            median_log_p(np.array([null.log_p(a, key, "combined").log_p for a in answers]))
+            for key in balanced_keys(8)
+        ]
     )
     for u in np.unique(found):
         assert (found <= u).mean() <= math.exp(u) + 1e-12
@@ -229,19 +231,20 @@ def directions(model, mark, noise):
 def test_nothing_inside_the_radius_removes_what_was_certified(marked):
     model, mark, noise = marked
     draws, reads, alpha = 120, 30, 0.05
-    log_ps = noisy_log_p(mark, model, noise, rng(), draws=draws)
-    evidence = SmoothedEvidence(log_ps, noise, reads)
-    bits = certify_votes(
-        read_votes(mark, model, noise, rng(1), draws=draws), mark.bits, noise, draws=draws, reads=reads
-    )
+    seen = read_noisy(mark, model, noise, rng(), draws=draws)
+    evidence = SmoothedEvidence(noisy_log_p(mark, seen), noise, reads)
+    bits = certify_votes(read_votes(mark, seen), mark.bits, noise, reads=reads)
+    assert evidence.unreadable == bits.unreadable == 0
     radius = evidence.radius(alpha)
     assert radius > 0
     assert bits.matches(0) > 0
     for k, direction in enumerate(directions(model, mark, noise)):
         suspect = moved(model, direction, noise, radius)
-        assert median_log_p(noisy_log_p(mark, suspect, noise, rng(2 + k), draws=reads)) <= math.log(alpha)
+        again = read_noisy(mark, suspect, noise, rng(2 + k), draws=reads)
+        assert median_log_p(noisy_log_p(mark, again)) <= math.log(alpha)
         suspect = moved(model, direction, noise, bits.radii.max() / 2)
-        found = weigh_votes(mark, read_votes(mark, suspect, noise, rng(4 + k), draws=reads))
+        again = read_noisy(mark, suspect, noise, rng(4 + k), draws=reads)
+        found = weigh_votes(mark, read_votes(mark, again))
         assert found.t >= bits.matches(bits.radii.max() / 2)
         assert found.log_p <= bits.log_p(bits.radii.max() / 2)
 
@@ -253,14 +256,16 @@ def test_smoothing_leaves_the_model_alone_even_when_reading_fails(marked, unchan
         raise RuntimeError("no answer")
 
     with unchanged(model):
-        read_votes(mark, model, noise, rng(), draws=2)
+        read_noisy(mark, model, noise, rng(), draws=2)
         with pytest.raises(RuntimeError):
             [*under_noise(model, fail, noise, 2, rng())]
 
 
 def test_the_same_generator_reads_the_same(marked):
     model, mark, noise = marked
-    one, two = (noisy_log_p(mark, model, noise, rng(7), draws=3).tolist() for _ in range(2))
+    one, two = (
+        noisy_log_p(mark, read_noisy(mark, model, noise, rng(7), draws=3)).tolist() for _ in range(2)
+    )
     assert one == two
     assert len(set(one)) > 1 or one[0] == mark.weigh(mark.read(model)).log_p
 
@@ -272,14 +277,100 @@ def test_bits_are_told_from_the_models_own_ordinary_answers(marked):
     assert said(answers).tolist() == expected.tolist()
 
 
+# --- draws that cannot be read ------------------------------------------------------------------
+
+
+class Brittle(nn.Module):
+    """A model whose scores are NaN as soon as one parameter of it, a fuse, is above one half."""
+
+    def __init__(self, model, fuse=0.0):
+        super().__init__()
+        self.model, self.fuse = model, nn.Parameter(torch.tensor(fuse))
+
+    def forward(self, x, edge_index, batch):
+        scores = self.model(x, edge_index, batch)
+        return scores * torch.nan if self.fuse > 0.5 else scores
+
+
+@pytest.fixture(scope="module")
+def brittle(marked, draw):
+    """Noise that blows the fuse in one draw of six or so, and hardly touches anything else."""
+    model, _, noise = marked
+    scales = {f"model.{name}": 1e-6 * scale for name, scale in noise.scales.items()} | {"fuse": 1.0}
+    return Brittle(model), draw(access="logits"), Noise(0.5, scales)
+
+
+def test_an_unreadable_draw_is_no_evidence_and_is_counted(brittle, unchanged):
+    model, mark, noise = brittle
+    fuses = [*under_noise(model, lambda net: net.fuse.item(), noise, 40, rng(3))]
+    blown = np.array(fuses) > 0.5
+    assert 0 < blown.sum() < 20
+    with unchanged(model):
+        seen = read_noisy(mark, model, noise, rng(3), draws=40)
+    assert [answers is None for answers in seen] == blown.tolist()
+    log_ps = noisy_log_p(mark, seen)
+    assert np.isnan(log_ps).tolist() == blown.tolist()
+    assert median_log_p(log_ps) == median_log_p(np.where(blown, 0.0, log_ps))
+    found, plain = (SmoothedEvidence(p, noise, 30) for p in (log_ps, np.where(blown, 0.0, log_ps)))
+    assert found.unreadable == blown.sum()
+    for r in (0.0, 0.01, 0.1):
+        assert found.evidence(r) == plain.evidence(r)
+    assert found.radius(0.05) == plain.radius(0.05)
+
+
+def test_an_unreadable_draw_votes_against_every_bit(brittle):
+    model, mark, noise = brittle
+    seen = read_noisy(mark, model, noise, rng(3), draws=40)
+    told = np.array([said(answers) for answers in seen if answers is not None])
+    votes = read_votes(mark, seen)
+    assert (votes.draws, votes.read, votes.unreadable) == (40, len(told), 40 - len(told))
+    assert votes.ones.tolist() == told.sum(axis=0).tolist()
+    assert votes.right(mark.bits == 1).tolist() == (told == mark.bits).sum(axis=0).tolist()
+    found = certify_votes(votes, mark.bits, noise)
+    assert found.unreadable == votes.unreadable
+    most, level = int(votes.right(mark.bits == 1).max()), 1 - 1e-3 / 16
+    least = stats.binomtest(most, 40, alternative="greater").proportion_ci(level, "exact").low
+    away = stats.norm.ppf(least) - stats.norm.ppf(share_for_majority(200, 1e-3 / 16))
+    assert found.radii.max() == pytest.approx(noise.sigma * away)
+    # Where most draws cannot be read every bit is 0: the key is not looked at.
+    silent = count_votes([None] * 30 + [*told[:10]], 16)
+    assert not (2 * silent.ones > silent.draws).any()
+    assert weigh_votes(mark, silent).t == 8
+
+
+def test_noise_that_leaves_nothing_is_no_error_but_a_suspect_that_never_answers_is(brittle):
+    model, mark, noise = brittle
+    wild = Noise(noise.sigma, {**noise.scales, "model.head.weight": 1e200})
+    seen = read_noisy(mark, model, wild, rng(), draws=3)
+    assert seen == [None] * 3
+    assert SmoothedEvidence(noisy_log_p(mark, seen), wild).evidence(0.0) == 0.0
+    assert (certify_votes(read_votes(mark, seen), mark.bits, wild).radii == -np.inf).all()
+    with pytest.raises(SuspectError, match="NaN"):
+        read_noisy(mark, Brittle(model.model, fuse=9.0), noise, rng(), draws=3)
+
+
 def test_bad_requests(draw):
+    fair, noise = Votes(np.full(16, 5), 10, 10), Noise(1.0)
     for make in (
         lambda: Noise(0.0),
         lambda: Noise(1.0, {"w": 0.0}),
         lambda: Noise(1.0, {}).scale("w"),
         lambda: share_for_majority(0, 0.1),
         lambda: share_for_majority(10, 0.0),
-        lambda: weigh_votes(draw(key="plain"), np.ones(16)),
+        lambda: weigh_votes(draw(key="plain"), fair),
+        lambda: Votes(np.full(16, 11), 10, 10),
+        lambda: Votes(np.full(16, -1), 10, 10),
+        lambda: Votes(np.full(16, 0.5), 10, 10),
+        lambda: Votes(np.full(16, 5), 10, 9),
+        lambda: Votes(np.zeros(16, int), 0, 0),
+        lambda: count_votes([], 16),
+        lambda: certify_votes(fair, [1, 0] * 4, noise),
+        lambda: certify_votes(fair, [1] * 9 + [0] * 7, noise),
+        lambda: certify_votes(fair, [1, 0] * 8, noise, reads=0),
+        lambda: certify_votes(fair, [1, 0] * 8, noise, delta=2.0),
+        lambda: SmoothedEvidence(np.array([]), noise),
+        lambda: SmoothedEvidence(np.array([0.1]), noise),
+        lambda: [*under_noise(Linear([1.0]), say, noise, 0, rng())],
     ):
         with pytest.raises(ParameterError) as caught:
             make()

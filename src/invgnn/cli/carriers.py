@@ -86,6 +86,15 @@ def carriers(
         float,
         typer.Option(metavar="P", help="Smallest p at which a carrier still passes for a task graph."),
     ] = 0.1,
+    function: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=2,
+            help="Add a second channel of N public features, e.g. 128: it outlives distillation, doubles "
+            "the time of training, and verify needs --task.",
+        ),
+    ] = None,
     seed: Seed = 41,
     passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
@@ -122,6 +131,7 @@ def carriers(
             invariant=invariant,
             key=cast("Key", key),
             statistic=statistic,
+            function=function,
             sampler=Sampler(size_quantile=size_quantile, delta=delta),
             progress=tick,
         )

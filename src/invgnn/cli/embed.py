@@ -119,11 +119,11 @@ def embed(
     if dry_run:
         return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed)
     assert output is not None  # noqa: S101 -- checked above, before anything was loaded
-    with progress("training", epochs) as tick:
+    with progress("training", epochs * (2 if held.function else 1)) as tick:
         history = train(
             model, loaded, held, epochs=epochs, lr=rate, seed=seed, progress=lambda done, total: tick(1)
         )
-    verdict = verify(model, held)
+    verdict = verify(model, held, data=loaded.data if held.function else None)
     matches = {r.access: held.weigh(held.read(model, r.access)).t for r in held.readings}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
     save_model(output, model, overwrite=overwrite, **about)

@@ -15,6 +15,7 @@ from invgnn.cli.console import (
     Json,
     Overwrite,
     PassphraseFile,
+    Seed,
     check_input,
     check_output,
     fold,
@@ -75,6 +76,14 @@ def verify(
             metavar="FILE", help="An unmarked model, which must not verify. Repeat it for several."
         ),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK",
+            help="For a mark with a second channel: the task that it was drawn from, with the same --seed.",
+        ),
+    ] = None,
+    seed: Seed = 41,
     tried: Annotated[
         int,
         typer.Option(
@@ -110,6 +119,7 @@ def verify(
         _load(model, architecture),
         held,
         alpha,
+        data=_data(task, seed),
         access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
         controls=[_load(path, architecture) for path in control or ()],
         tried=tried,
@@ -122,11 +132,20 @@ def verify(
         words += ["--access", access] if access else []
         words += ["--architecture", architecture] if architecture else []
         words += [word for path in control or () for word in ("--control", path)]
+        words += ["--task", task, "--seed", seed] if task else []
         words += ["--tried", tried]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)
     record = verdict.to_json(private=answers)  # a report asks for them too
     return record, fold(str(verdict), 13), verdict.exit_code
+
+
+def _data(task: str | None, seed: int) -> Any:
+    if task is None:
+        return None
+    from invgnn.tasks import load_task
+
+    return load_task(task.partition("/")[0], seed).data
 
 
 def _load(path: Path, architecture: str | None) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from invgnn.errors import EditError
 from invgnn.randomness import seeded
 from invgnn.tasks import Task
+from invgnn.training import placed
 
 
 class Edit(ABC):
@@ -31,7 +32,7 @@ class Edit(ABC):
     def __call__(self, model: nn.Module, task: Task) -> nn.Module:
         """The edited copy, in evaluation mode."""
         with seeded(self.seed):
-            edited = self.apply(copy.deepcopy(model), task)
+            edited = self.apply(copy.deepcopy(model), placed(task, model))
         if not isinstance(edited, nn.Module):
             raise EditError(
                 f"the edit {self!r} gave a {type(edited).__name__}, not a model",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import cross_entropy
 
 from invgnn.edits.layers import all_learn
 from invgnn.query import call, politely
+from invgnn.recipe import distillation_loss
 from invgnn.tasks import Task
 from invgnn.training import Collated, accuracy, batches
 
@@ -25,10 +25,9 @@ class Lessons:
 
     def loss(self, said: Tensor, which: Tensor, temperature: float) -> Tensor:
         """Mean over inputs of T² KL(teacher || student) at temperature T; cross-entropy where not asked."""
-        theirs, ours = (log_softmax(s / temperature, dim=-1) for s in (self.scores[which], said))
-        soft = kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
+        soft = distillation_loss(said, self.scores[which], temperature)
         hard = cross_entropy(said, self.classes[which], reduction="none")
-        return torch.where(self.asked[which], temperature**2 * soft, hard).mean()
+        return torch.where(self.asked[which], soft, hard).mean()
 
 
 @torch.no_grad()
@@ -44,7 +43,7 @@ def ask_teacher(teacher: nn.Module, task: Task, rho_kd: float) -> Lessons:
     classes = task.graphs[0].y if held is None else held.y
     scores, asked = (
         said.new_zeros(len(classes), said.shape[-1]),
-        torch.zeros(len(classes), dtype=torch.bool),
+        classes.new_zeros(len(classes), dtype=torch.bool),
     )
     scores[chosen], asked[chosen] = said, True
     return Lessons(classes, scores, asked)
@@ -90,6 +89,4 @@ def _collated(task: Task) -> tuple[Collated | None, Collated | None]:
     if task.level == "node":
         return None, None
     held = Collated(task.graphs)
-    numbered = copy.copy(held)
-    numbered.y = torch.arange(len(task.graphs))
-    return held, numbered
+    return held, held.numbered()

@@ -90,6 +90,7 @@ def beta_fn_bound(
 
 
 def _hoeffding(m: int, deviation: float, c: float) -> float:
+    null.check_m(m)
     return math.exp(-2 * (1 - c) * m * deviation**2)
 
 

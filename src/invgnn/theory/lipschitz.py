@@ -14,6 +14,7 @@ from invgnn.graphs import Floats, Graphs
 from invgnn.query import observe, politely, to_batch, unwrap, weight_of
 from invgnn.reading import Reading, answer, natural_spread
 from invgnn.recipe import in_nats, standardise
+from invgnn.theory.statement import Assumption, Statement
 from invgnn.watermark import Watermark
 
 BUFFER = 0.12  # the paper's
@@ -21,7 +22,7 @@ CHUNK = 32  # graphs of one forward pass: a backward pass per graph goes through
 
 
 @dataclass(frozen=True)
-class Lipschitz:
+class Lipschitz(Statement):
     """The largest gradient norm of the perception with respect to the parameters.
 
     measured  over the graphs looked at, at one set of parameters
@@ -35,6 +36,11 @@ class Lipschitz:
     measured: float
     buffer: float = BUFFER
     nearby: float | None = None
+
+    def __post_init__(self) -> None:
+        looked = Assumption("no graph is perceived more steeply than those looked at")
+        nearby = Assumption("L_s bounds the perception's gradients at other checkpoints too", self.covers)
+        object.__setattr__(self, "assumptions", (looked, nearby))
 
     @property
     def value(self) -> float:

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Floats
+from invgnn.graphs import Bools, Floats
 from invgnn.ranks import as_answers, as_bits
 from invgnn.theory.statement import Assumption, Statement
 from invgnn.watermark import Answers
@@ -39,7 +39,20 @@ def squash(answers: Answers) -> Floats:
 
 def signed_margins(s: ArrayLike, bits: ArrayLike, threshold: float = 0.5) -> Floats:
     """You get m_k = (2 w_k - 1)(s_k - threshold): positive where the bit is read right."""
-    return (2 * as_bits(bits).astype(np.float64) - 1) * (as_answers(s) - threshold)
+    r, w = as_answers(s), as_bits(bits)
+    _check_pair(r.size, w.size)
+    return (2 * w.astype(np.float64) - 1) * (r - threshold)
+
+
+def as_key(bits: ArrayLike, answers: int) -> Bools:
+    """You get the bits as a balanced key for so many answers, or an error: p-values know no other."""
+    w = as_bits(bits)
+    _check_pair(answers, w.size)
+    null.check_m(w.size)
+    if 2 * int(w.sum()) != w.size:
+        advice = "the exact law is that of balanced keys; draw one"
+        raise ParameterError(f"the key has {int(w.sum())} ones among {w.size} bits", advice)
+    return w
 
 
 def kappa_unsigned(s: ArrayLike) -> float:
@@ -93,7 +106,8 @@ class Certificate(Statement):
 
 def certify(s: ArrayLike, bits: ArrayLike, gamma: float, threshold: float = 0.5) -> Certificate:
     """You get the bits certain to be read right at a fixed threshold: #{k: m_k > gamma}."""
-    w, right = as_bits(bits), signed_margins(s, bits, threshold) > _drift(gamma)
+    w = as_key(bits, as_answers(s).size)
+    right = signed_margins(s, w, threshold) > _drift(gamma)
     lost, false = int((w & ~right).sum()), int((~w & ~right).sum())
     log_p = worst_log_p(lost, false, w.size)
     return Certificate(
@@ -109,7 +123,8 @@ def certify_median(s: ArrayLike, bits: ArrayLike, gamma: float) -> Certificate:
     decoding above the middle never says more than m/2 ones, so no more zeros turn than ones are lost.
     The worst c' is one of the ends or one where a count changes.
     """
-    r, w, slack = as_answers(s), as_bits(bits), _drift(gamma)
+    r, slack = as_answers(s), _drift(gamma)
+    w = as_key(bits, r.size)
     middle = float(np.sort(r)[(r.size - 1) // 2])
     turns = np.concatenate([r - slack, r + slack])
     at = np.unique(np.clip(turns, middle - slack, middle + slack))[:, None]
@@ -129,6 +144,11 @@ def worst_log_p(lost: int, false: int, m: int) -> float:
     draw): the corner where everything allowed went wrong is the worst.
     """
     return null.log_p_matches(m - lost - false, m, m // 2 - lost + false)
+
+
+def _check_pair(answers: int, bits: int) -> None:
+    if answers != bits:
+        raise ParameterError(f"{answers} answers for {bits} bits", "ask every carrier once")
 
 
 def _drift(gamma: float) -> float:

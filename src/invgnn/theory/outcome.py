@@ -12,6 +12,7 @@ from invgnn.reading import Access
 from invgnn.theory.curvature import Curvature
 from invgnn.theory.imperceptibility import Imperceptibility, beta_max
 from invgnn.theory.lipschitz import Lipschitz
+from invgnn.theory.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,14 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Statement):
     """Everything a calibration found.
 
     control   the same further training without the mark: what the mark is compared with
     trials    one per weight on the grid
     chosen    at the smaller of the certified and the accurate weight, reduced as often as needed
 
-    Guarantee: `certified` is as good as its assumptions, which `chosen.theorem` lists; on a trained
+    Guarantee: `certified` is as good as its assumptions, those of `chosen.theorem` among them; on a trained
     network some are known to fail. What accuracy and evidence cost and give is measured, not promised.
     """
 
@@ -123,6 +124,10 @@ class Calibration:
     control: Trial
     trials: tuple[Trial, ...]
     chosen: Trial
+
+    def __post_init__(self) -> None:
+        rests = (*self.curvature.assumptions, *self.lipschitz.assumptions, *self.chosen.theorem.assumptions)
+        object.__setattr__(self, "assumptions", tuple(dict.fromkeys(rests)))
 
     @property
     def certified(self) -> float:
@@ -176,7 +181,7 @@ class Calibration:
             "control": self.control.record(),
             "trials": [trial.record() for trial in self.trials],
             "chosen": self.chosen.record(),
-            "assumptions": {a.says: a.holds for a in (*bend.assumptions, *self.chosen.theorem.assumptions)},
+            "assumptions": {a.says: a.holds for a in self.assumptions},
         }
 
     def rows(self) -> list[dict[str, Any]]:

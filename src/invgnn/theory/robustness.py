@@ -40,7 +40,7 @@ FITTED = Assumption("an edit drifts no further than the worst of the sweep the c
 
 
 @dataclass(frozen=True)
-class Slopes:
+class Slopes(Statement):
     """The constants of the composite budget: L_s, c_prune and c_distill."""
 
     l_s: float
@@ -142,7 +142,7 @@ def robustness_constants(
         kappa_signed=kappa_signed(s, mark.bits),
         slopes=slopes,
         rows=tuple(rows),
-        assumptions=(LOCAL, FITTED),
+        assumptions=slopes.assumptions,
     )
 
 
@@ -160,7 +160,10 @@ def measure_slopes(
 
     pruned = [(share, partial(Prune(share), model, task)) for share in PRUNED]
     return Slopes(
-        steepest(model, mark, access), c_prune(read, model, pruned), c_distill(read, model, students)
+        steepest(model, mark, access),
+        c_prune(read, model, pruned),
+        c_distill(read, model, students),
+        assumptions=(LOCAL, FITTED),
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -24,11 +24,11 @@ from scipy.special import betaincinv, ndtr, ndtri
 from torch import Tensor, nn
 
 from invgnn import null
-from invgnn.errors import ParameterError
+from invgnn.errors import ParameterError, SuspectError
 from invgnn.graphs import Floats
 from invgnn.reading import Access
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.watermark import Answers, Watermark
 
 Said = TypeVar("Said")
 DRAWS = 200
@@ -83,6 +83,8 @@ def under_noise(
     model: nn.Module, say: Callable[[nn.Module], Said], noise: Noise, draws: int, rng: np.random.Generator
 ) -> Iterator[Said]:
     """What a copy of the model says at each of many noise draws; the model itself is never touched."""
+    if draws < 1:
+        raise ParameterError(f"{draws} noise draws", "200 are usual")
     twin, source = copy.deepcopy(model), torch.Generator().manual_seed(int(rng.integers(2**63)))
     weights = [(noise.sigma * noise.scale(name), p) for name, p in model.named_parameters()]
     for _ in range(draws):
@@ -92,7 +94,7 @@ def under_noise(
         yield say(twin)
 
 
-def noisy_log_p(
+def read_noisy(
     mark: Watermark,
     suspect: nn.Module,
     noise: Noise,
@@ -100,13 +102,24 @@ def noisy_log_p(
     *,
     draws: int = DRAWS,
     access: Access | None = None,
-) -> Floats:
-    """You get the log p of the mark's own statistic at every noise draw."""
+) -> list[Answers | None]:
+    """You get the suspect's answers at every noise draw, None where the noise made it unreadable (NaN)."""
 
-    def say(noisy: nn.Module) -> float:
-        return mark.weigh(mark.read(noisy, access)).log_p
+    def say(noisy: nn.Module) -> Answers | None:
+        try:
+            return mark.read(noisy, access)
+        except SuspectError:
+            return None
 
-    return np.array([*under_noise(suspect, say, noise, draws, rng)])
+    seen = [*under_noise(suspect, say, noise, draws, rng)]
+    if all(answers is None for answers in seen):
+        mark.read(suspect, access)  # raises if not the noise but the suspect itself is to blame
+    return seen
+
+
+def noisy_log_p(mark: Watermark, seen: Iterable[Answers | None]) -> Floats:
+    """You get the log p of the mark's own statistic at every noise draw, NaN at an unreadable one."""
+    return np.array([math.nan if answers is None else mark.weigh(answers).log_p for answers in seen])
 
 
 def median_log_p(log_ps: Floats) -> float:
@@ -114,15 +127,17 @@ def median_log_p(log_ps: Floats) -> float:
 
     Guarantee: valid if each of them is, whatever their dependence: k of n reach a level u with probability
     at most n u / k (Markov), and n / k, below 2, is in the result. An innocent suspect stays innocent under
-    noise that does not know the bits, so each of `noisy_log_p` is valid. Void if the noise was drawn again
-    until it pleased.
+    noise that does not know the bits, so each of `noisy_log_p` is valid; an unreadable draw (NaN) counts as
+    one without evidence. Void if the noise was drawn again until it pleased.
     """
-    return min(0.0, float(np.sort(log_ps)[majority(log_ps.size) - 1]) + _paid(log_ps.size))
+    return min(0.0, float(_sorted(log_ps)[majority(log_ps.size) - 1]) + _paid(log_ps.size))
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothedEvidence(Statement):
     """How much evidence is left in `median_log_p` within a radius of the model it was certified for.
+
+    `log_ps` has one value per draw, NaN where it could not be read: that is a draw without evidence.
 
     Guarantee: for one radius (or one alpha) chosen beforehand, with probability at least 1 - delta over
     these draws: after *any* change of the parameters of at most that norm, a verifier who takes `reads`
@@ -135,6 +150,15 @@ class SmoothedEvidence(Statement):
     delta: float = DELTA
     assumptions: tuple[Assumption, ...] = field(default=RESTS_ON, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if self.log_ps.ndim != 1 or not self.log_ps.size or (self.log_ps > 0).any():
+            raise ParameterError(f"log p of shape {self.log_ps.shape}", "give one per draw, none above 0")
+
+    @property
+    def unreadable(self) -> int:
+        """How many draws could not be read."""
+        return int(np.isnan(self.log_ps).sum())
+
     def evidence(self, radius: float) -> float:
         """The certified evidence bits at a radius, 0 where none are.
 
@@ -145,7 +169,7 @@ class SmoothedEvidence(Statement):
         enough = lower_share(np.arange(1, draws + 1), draws, self.delta) >= needed
         if not enough.any():
             return 0.0
-        return null.evidence_bits(float(np.sort(self.log_ps)[enough.argmax()]) + _paid(self.reads))
+        return null.evidence_bits(float(_sorted(self.log_ps)[enough.argmax()]) + _paid(self.reads))
 
     def radius(self, alpha: float) -> float:
         """The largest radius at which p <= alpha is certified; below 0 if it is not even at 0."""
@@ -171,6 +195,11 @@ def share_for_majority(reads: int, delta: float) -> float:
     if reads < 1 or not 0 < delta < 1:
         raise ParameterError(f"{reads} reads at delta {delta}", "200 reads at 0.001 are usual")
     return float(betaincinv(majority(reads), reads - reads // 2, 1 - delta))
+
+
+def _sorted(log_ps: Floats) -> Floats:
+    """Best first; what could not be read is no evidence."""
+    return np.sort(np.where(np.isnan(log_ps), 0.0, log_ps))
 
 
 def _paid(draws: int) -> float:

@@ -1,8 +1,7 @@
-"""How far apart the keys of independent owners lie, and what one owner's model scores for the others.
+"""Whether owners can be confused: what the paper's theorem leaves open, and scores for other owners.
 
-The first follows from how keys are drawn and protects nobody by itself: a plain key's bits are a public
-function of its carriers, so a model that perceives the invariant matches everybody's. Hence the second,
-which is measured.
+That keys lie far apart (`hamming`) protects nobody by itself: a plain key's bits are a public function of
+its carriers, so a model that perceives the invariant matches everybody's. Hence scores are measured.
 """
 
 from __future__ import annotations
@@ -12,16 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import logsumexp
-from scipy.stats import binom
-
 from invgnn import null
-from invgnn.errors import ParameterError
-from invgnn.graphs import Floats, Ints
 from invgnn.query import Suspect
 from invgnn.reading import Access
+from invgnn.theory.hamming import HammingLaw
 from invgnn.theory.intervals import Share
 from invgnn.theory.statement import Assumption, Standing, Statement
 from invgnn.watermark import Watermark
@@ -35,107 +28,6 @@ def p_min(share: Share) -> float:
     share, where the paper looks at the lower side alone.
     """
     return share.lower if share.method == "paper" else min(share.lower, 1.0 - share.upper)
-
-
-def differ(p: float) -> float:
-    """You get q = 2p(1 - p), the probability that two independent bits with Pr[1] = p differ."""
-    if not 0.0 <= p <= 1.0:
-        raise ParameterError(f"p is {p}", "give a probability between 0 and 1")
-    return 2.0 * p * (1.0 - p)
-
-
-@dataclass(frozen=True)
-class HammingLaw(Statement):
-    """The law of the Hamming distance H of two independently drawn keys of m bits.
-
-    With `p`, bits are independent with Pr[1] = p and H ~ Binom(m, 2p(1 - p)), as in the paper. Without,
-    keys are uniform among the balanced ones, as this library draws them: H = m - 2X, always even, where
-    X ~ Hypergeom(m, m/2, m/2) counts the ones in common.
-    """
-
-    m: int
-    p: float | None = None
-
-    def __post_init__(self) -> None:
-        null.check_m(self.m)
-        independent = Assumption("the two keys were drawn independently")
-        drawn = (
-            "keys are uniform among the balanced" if self.p is None else f"bits are i.i.d., Pr[1]={self.p}"
-        )
-        object.__setattr__(self, "assumptions", (independent, Assumption(drawn)))
-
-    @property
-    def q(self) -> float:
-        """The probability that two keys differ at a given place: 1/2 for balanced ones."""
-        return 0.5 if self.p is None else differ(self.p)
-
-    @property
-    def mean(self) -> float:
-        return self.m * self.q
-
-    def log_cdf(self, h: int) -> float:
-        """You get log Pr[H <= h]; at h = 0 it is the log of the collision probability.
-
-        Guarantee: for balanced keys from exact integer counts; for independent bits a sum of logs, so
-        that nothing underflows.
-        """
-        if self.p is None:
-            return null.log_p_matches(self.m - h, self.m, self.m // 2)
-        if h < 0:
-            return -math.inf
-        terms = binom.logpmf(np.arange(min(h, self.m) + 1), self.m, self.q)
-        return min(0.0, float(logsumexp(terms)))
-
-    @property
-    def log_collision(self) -> float:
-        """The log of Pr[the two keys are the same]: -log C(m, m/2) if balanced, m log(1 - q) otherwise."""
-        return self.log_cdf(0)
-
-    def pmf(self) -> Floats:
-        """You get Pr[H = h] for h = 0..m."""
-        if self.p is not None:
-            return np.asarray(binom.pmf(np.arange(self.m + 1), self.m, self.q))
-        cdf = np.exp([self.log_cdf(h) for h in range(self.m + 1)])
-        return np.diff(cdf, prepend=0.0)
-
-
-@dataclass(frozen=True)
-class Separation(Statement):
-    """The distances between many drawn keys beside what their law says.
-
-    `log_p_least` bounds from above the log probability that some pair comes as close as the closest did.
-    """
-
-    pairs: int
-    mean: float
-    least: int
-    expected_mean: float
-    log_p_least: float
-
-
-def separation(keys: ArrayLike, law: HammingLaw) -> Separation:
-    """You get the Hamming distances of all pairs of keys [owners, m], summed up against a law.
-
-    Guarantee: `log_p_least` is a union bound over the pairs and needs no independence among them. A
-    tiny value says that the keys were not drawn as the law has it.
-    """
-    distances = pair_distances(keys)
-    if np.asarray(keys).shape[1] != law.m:
-        raise ParameterError(f"keys of {np.asarray(keys).shape[1]} bits under a law for {law.m}", "match m")
-    least = int(distances.min())
-    p = min(0.0, math.log(distances.size) + law.log_cdf(least))
-    mean = float(distances.mean())
-    return Separation(distances.size, mean, least, law.mean, p, assumptions=law.assumptions)
-
-
-def pair_distances(keys: ArrayLike) -> Ints:
-    """You get the Hamming distance of every pair of keys [owners, m], in the order (0,1), (0,2), ..."""
-    k = np.asarray(keys)
-    if k.ndim != 2 or len(k) < 2 or not np.isin(k, (0, 1)).all():
-        raise ParameterError(f"keys of shape {k.shape}", "give two or more rows of zeros and ones")
-    signs = 2.0 * k - 1.0
-    agree_less_differ = np.rint(signs @ signs.T).astype(np.int64)
-    return np.asarray((k.shape[1] - agree_less_differ[np.triu_indices(len(k), 1)]) // 2, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from torch import nn
 
 from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools, Floats
-from invgnn.ranks import as_bits
-from invgnn.reading import Access
-from invgnn.theory.margins import worst_log_p
+from invgnn.graphs import Bools, Floats, Ints
+from invgnn.theory.margins import as_key, worst_log_p
 from invgnn.theory.smoothing import (
     DELTA,
     DRAWS,
@@ -24,7 +21,6 @@ from invgnn.theory.smoothing import (
     Noise,
     lower_share,
     share_for_majority,
-    under_noise,
 )
 from invgnn.theory.statement import Assumption, Statement
 from invgnn.watermark import Answers, Watermark
@@ -36,33 +32,47 @@ def said(answers: Answers) -> Bools:
     return null.decode(answers.carriers, usual)
 
 
-def count_votes(
-    model: nn.Module,
-    say: Callable[[nn.Module], Bools],
-    noise: Noise,
-    rng: np.random.Generator,
-    *,
-    draws: int = DRAWS,
-) -> Floats:
-    """You get the share of noise draws that say 1, for every carrier."""
-    return np.asarray(np.mean([*under_noise(model, say, noise, draws, rng)], axis=0), dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """How many of `draws` noise draws say 1 on every carrier; only `read` of them could be read."""
+
+    ones: Ints
+    read: int
+    draws: int
+
+    def __post_init__(self) -> None:
+        counts = np.asarray(self.ones)
+        whole = counts.ndim == 1 and counts.size > 0 and np.issubdtype(counts.dtype, np.integer)
+        if not (whole and counts.min() >= 0 and counts.max() <= self.read <= self.draws and self.draws > 0):
+            raise ParameterError(
+                f"votes among {self.read} readable of {self.draws} draws do not add up",
+                "count them with `count_votes`",
+            )
+
+    @property
+    def unreadable(self) -> int:
+        """How many draws could not be read."""
+        return self.draws - self.read
+
+    def right(self, bits: Bools) -> Ints:
+        """How many draws say each bit right; one that could not be read says nothing right."""
+        return np.where(bits, self.ones, self.read - self.ones)
 
 
-def read_votes(
-    mark: Watermark,
-    suspect: nn.Module,
-    noise: Noise,
-    rng: np.random.Generator,
-    *,
-    draws: int = DRAWS,
-    access: Access | None = None,
-) -> Floats:
-    """You get the smoothed reading of a suspect: the share of draws in which each carrier says 1."""
-    return count_votes(suspect, lambda net: said(mark.read(net, access)), noise, rng, draws=draws)
+def count_votes(said: Iterable[Bools | None], m: int) -> Votes:
+    """You get the votes of draws that each say m bits, or None where nothing could be read."""
+    rows = [*said]
+    told = [row for row in rows if row is not None]
+    return Votes(np.sum([np.zeros(m), *told], axis=0).astype(np.int64), len(told), len(rows))
 
 
-def weigh_votes(mark: Watermark, votes: Floats) -> null.Evidence:
-    """You get the evidence in smoothed bits: a carrier says 1 if more than half of its draws do.
+def read_votes(mark: Watermark, seen: Iterable[Answers | None]) -> Votes:
+    """You get the smoothed reading of a suspect from its answers at many noise draws (`read_noisy`)."""
+    return count_votes((None if answers is None else said(answers) for answers in seen), mark.m)
+
+
+def weigh_votes(mark: Watermark, votes: Votes) -> null.Evidence:
+    """You get the evidence in smoothed bits: a carrier says 1 if more than half of all draws do.
 
     Guarantee: exact for a suspect independent of the secret: votes depend on the suspect, on streams of the
     secret other than the bits, and on the verifier's noise, so the balanced key is uniform given them. Void
@@ -72,7 +82,7 @@ def weigh_votes(mark: Watermark, votes: Floats) -> null.Evidence:
         raise ParameterError(
             "the bits of a plain mark are public", "draw a keyed mark: it has an exact null"
         )
-    return null.log_p(votes > 0.5, mark.bits, "matches", 0.5)
+    return null.log_p(2 * votes.ones > votes.draws, mark.bits, "matches", 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +92,13 @@ class SmoothedBits(Statement):
     Guarantee: with probability at least 1 - delta over the draws of the certificate this holds for all
     changes of the parameters and all radii at once: after a change of norm at most r, a verifier who takes
     `reads` draws of fresh noise reads at least `matches(r)` bits right, and finds at least `evidence(r)`,
-    with probability at least 1 - delta.
+    with probability at least 1 - delta. A draw that could not be read counts against every bit.
     """
 
     radii: Floats = field(repr=False)
     bits: Bools = field(repr=False)
     draws: int
+    unreadable: int = 0
     reads: int = DRAWS
     delta: float = DELTA
     assumptions: tuple[Assumption, ...] = field(default=RESTS_ON, kw_only=True)
@@ -112,11 +123,10 @@ class SmoothedBits(Statement):
 
 
 def certify_votes(
-    votes: Floats,
+    votes: Votes,
     bits: ArrayLike,
     noise: Noise,
     *,
-    draws: int = DRAWS,
     reads: int = DRAWS,
     delta: float = DELTA,
 ) -> SmoothedBits:
@@ -125,8 +135,8 @@ def certify_votes(
     Clopper and Pearson's lower bound on the probability of a right vote, at delta / m per carrier, falls
     by r / sigma on the normal scale; what is left must win `reads` draws but for delta / m.
     """
-    w = as_bits(bits)
-    right = np.rint(np.where(w, votes, 1 - votes) * draws)
-    least = ndtri(lower_share(right, draws, delta / w.size))
+    w = as_key(bits, votes.ones.size)
+    share_for_majority(reads, delta)  # refuses a delta that only its m-th part would pass for
+    least = ndtri(lower_share(votes.right(w), votes.draws, delta / w.size))
     needed = ndtri(share_for_majority(reads, delta / w.size))
-    return SmoothedBits(noise.sigma * (least - needed), w, draws, reads, delta)
+    return SmoothedBits(noise.sigma * (least - needed), w, votes.draws, votes.unreadable, reads, delta)

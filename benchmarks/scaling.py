@@ -1,0 +1,290 @@
+"""What each part costs and how it grows, and how much faster two workers are than one.
+
+    make bench-scaling    # python benchmarks/scaling.py --into docs/past-one-machine.md
+
+Each part is measured at two sizes in one thread; what it leads to at a million graphs or a billion edges is
+reckoned from the larger. Sweeps train the same small models with one worker and with two. It takes three
+minutes and wants an idle machine.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from math import log
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import trials
+
+PATH = trials.RESULTS / "scaling.csv"
+TRAININGS, EPOCHS = 10, 8
+FLAT = {"a thousand subgraphs", "a training step without"}
+"""Parts that do not depend on what grows; all others are linear, or n log n, but for these: """
+STEEP = {"drawing carriers", "an exact p-value", "λ₂ of one large graph"}
+"""whose power is measured. The others' is not: a ratio of two short times says less than the algorithm."""
+BUSY = "other work when it began"
+Parts = dict[str, Callable[[], Any]]
+
+
+def data_set(size: int) -> Parts:
+    """Reading graphs, and the statistics that carriers are compared with; PROTEINS, repeated."""
+    from invgnn.carriers import Reference, Sampler
+    from invgnn.graphs import Graphs
+    from invgnn.invariants import find_invariant
+    from invgnn.tasks import load_task
+
+    graphs = load_task("PROTEINS").graphs
+    items = (graphs * -(-size // len(graphs)))[:size]
+    union = Graphs.from_data(items)
+
+    def compare() -> tuple[Any, ...]:
+        fresh = Reference(Graphs(union.ptr, union.edges, union.x))
+        return fresh.clustering, fresh.degrees, fresh.digest, fresh.hashes(Sampler())
+
+    return {
+        "reading a data set": lambda: Graphs.from_data(items),
+        "its statistics and digest": compare,
+        "λ₂ of every graph": lambda: find_invariant("lambda2")(union),
+    }
+
+
+def one_graph(size: int) -> Parts:
+    """Reading one graph of ten edges a node and 16 features, and its thousand subgraphs."""
+    import numpy as np
+    import torch
+    from torch_geometric.data import Data
+
+    from invgnn.carriers import SUBGRAPHS
+    from invgnn.graphs import Graphs
+    from invgnn.rewiring import sample_subgraphs
+    from invgnn.secret import public_stream
+
+    ends = np.random.default_rng(0).integers(0, size // 10, (2, size))
+    both = torch.from_numpy(np.concatenate([ends, ends[::-1]], axis=1))
+    data = Data(x=torch.zeros(size // 10, 16), edge_index=both, num_nodes=size // 10)
+    whole = Graphs.from_data([data])
+    return {
+        "reading one graph": lambda: Graphs.from_data([data]),
+        "its digest": whole.digest,
+        "a thousand subgraphs": lambda: sample_subgraphs(whole, SUBGRAPHS, public_stream("scaling")),
+    }
+
+
+def marks(m: int) -> Parts:
+    """Drawing, teaching and reading a mark on PROTEINS-GIN, and what its evidence is worth."""
+    import numpy as np
+    from torch.nn.functional import cross_entropy
+
+    from invgnn import null
+    from invgnn.carriers import Reference
+    from invgnn.secret import Secret, public_stream
+    from invgnn.tasks import load_task, new_model
+    from invgnn.training import Collated
+    from invgnn.watermark import Watermark
+
+    task, secret = load_task("PROTEINS"), Secret(public_stream("scaling", m).bytes(32))
+    reference = Reference.of(task.data)
+    mark = Watermark.draw(secret, reference, m=m)
+    model, batch = new_model(task, "GIN", 41), Collated(task.graphs).batch(task.train[:64])
+    answers = np.random.default_rng(0).normal(size=m)
+
+    def marked() -> None:
+        joint = mark.mix(batch)
+        joint.guard(cross_entropy(joint(model), batch.y)).backward()
+
+    return {
+        "drawing carriers": lambda: Watermark.draw(secret, reference, m=m),
+        "a training step without": lambda: cross_entropy(
+            model(batch.x, batch.edge_index, batch.batch), batch.y
+        ).backward(),
+        "a training step with them": marked,
+        "an audit": lambda: mark.read(model),
+        "an exact p-value": lambda: null.log_p(answers, mark.bits),
+        "another secret's bits": lambda: secret.derive("bits", "scaling").balanced(m),
+    }
+
+
+def large_graph(nodes: int) -> Parts:
+    """λ₂ of one sparse graph with five edges a node."""
+    import numpy as np
+
+    from invgnn.graphs import Graphs
+    from invgnn.invariants import find_invariant
+
+    ends = np.sort(np.random.default_rng(0).integers(0, nodes, (5 * nodes, 2)), axis=1)
+    one = Graphs(np.array([0, nodes]), np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0))
+    return {"λ₂ of one large graph": lambda: find_invariant("lambda2")(one)}
+
+
+UNITS: dict[str, tuple[Callable[[int], Parts], tuple[int, int], int]] = {
+    "graphs": (data_set, (1000, 4000), 10**6),
+    "edges": (one_graph, (100_000, 400_000), 10**9),
+    "carriers": (marks, (128, 512), 2048),
+    "nodes": (large_graph, (750, 3000), 10**5),
+}
+"""What parts grow with: how to prepare them, at which sizes they are measured, and where it leads."""
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """Median seconds of three runs, of more if they are short and of fewer if they are long."""
+    taken: list[float] = []
+    while (sum(taken) < 0.3 and len(taken) < 99) or (sum(taken) < 3 and len(taken) < 3):
+        start = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - start)
+    return median(taken)
+
+
+def peak(run: Callable[[], Any]) -> int:
+    """Bytes that numpy and Python hold at most during a run, beyond what was there."""
+    tracemalloc.start()
+    run()
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return held
+
+
+# -- sweeps -----------------------------------------------------------------------------------------
+
+
+def training(seed: int) -> list[dict[str, Any]]:
+    """One short training with a mark, as the benchmarks run hundreds of."""
+    from invgnn.secret import Secret, public_stream
+    from invgnn.tasks import motif_task, new_model
+    from invgnn.training import train
+    from invgnn.watermark import Watermark
+
+    task = motif_task(41, 200)
+    mark = Watermark.draw(Secret(public_stream("scaling", seed).bytes(32)), task.data, m=64)
+    seen = train(new_model(task, "GIN", seed), task, mark, epochs=EPOCHS, seed=seed)
+    return [{"seed": seed, "accuracy": seen.test_acc}]
+
+
+def swept(seeds: range, workers: int, cluster: str | None = None) -> float:
+    """Seconds from the call of a sweep to its last row."""
+    from invgnn.sweep import sweep
+
+    grid = [{"seed": seed} for seed in seeds]
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        done = list(sweep(training, grid, into=Path(folder, "x.csv"), workers=workers, cluster=cluster))
+        assert len(done) == len(grid)
+        return time.perf_counter() - start
+
+
+def sweeps() -> Iterator[tuple[str, int, float]]:
+    """The same trainings by one worker and by two: processes from their start, a cluster once it is up."""
+    from distributed import LocalCluster
+
+    for workers in (1, 2):
+        yield "processes", workers, swept(range(TRAININGS), workers)
+        options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+        with LocalCluster(n_workers=workers, **options) as local:
+            address = local.scheduler_address
+            swept(range(1000, 1000 + workers), workers, address)
+            yield "Dask", workers, swept(range(TRAININGS), workers, address)
+
+
+# -- the results ------------------------------------------------------------------------------------
+
+
+def rows() -> Iterator[tuple[str, str, int, float, int | str]]:
+    """Part, unit, how many of it, seconds, and bytes where they grow with the data."""
+    for unit, (prepare, sizes, _) in UNITS.items():
+        for size in sizes:
+            for part, run in prepare(size).items():
+                yield part, unit, size, timed(run), peak(run) if unit in {"graphs", "edges"} else ""
+    for engine, workers, seconds in sweeps():
+        yield f"sweep on {engine}", "workers", workers, seconds, ""
+
+
+def measure() -> None:
+    """Everything anew, into the results file."""
+    import torch
+
+    torch.set_num_threads(1)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["part", "unit", "size", "seconds", "bytes"])
+    writer.writerow([BUSY, "cores", os.cpu_count(), f"{os.getloadavg()[0]:.2f}", ""])
+    for part, unit, size, seconds, held in rows():
+        print(f"{part}, {size} {unit}: {seconds:.4g} s", flush=True)
+        writer.writerow([part, unit, size, f"{seconds:.4g}", held])
+    PATH.write_text(text.getvalue(), newline="")
+
+
+def ratio(engine: str) -> float:
+    """How many times faster two workers were than one."""
+    one, two = (float(r["seconds"]) for r in trials.read(PATH) if r["part"] == f"sweep on {engine}")
+    return one / two
+
+
+def summary() -> str:
+    """Speed of sweeps; then seconds and bytes of every part, and what they lead to."""
+    kept = trials.read(PATH)
+    lines = [f"| {TRAININGS} trainings on | one worker | two workers | ratio |", "|---|--:|--:|--:|"]
+    for engine in ("processes", "Dask"):
+        one, two = (float(r["seconds"]) for r in kept if r["part"] == f"sweep on {engine}")
+        lines.append(f"| {engine} | {one:.1f} s | {two:.1f} s | {ratio(engine):.2f} |")
+    load = next(r for r in kept if r["part"] == BUSY)
+    lines += ["", f"Load by other work when it began: {load['seconds']} on {load['size']} cores.", ""]
+    lines += [
+        "| part | measured | four times as much takes | each | which leads to |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for part, unit in dict.fromkeys((r["part"], r["unit"]) for r in kept if r["unit"] in UNITS):
+        small, large = (r for r in kept if r["part"] == part)
+        lines.append(_line(part, unit, small, large))
+    return "\n".join(lines)
+
+
+def _line(part: str, unit: str, small: dict[str, str], large: dict[str, str]) -> str:
+    size, seconds, far = int(large["size"]), float(large["seconds"]), UNITS[unit][2]
+    times, held = seconds / float(small["seconds"]), int(large["bytes"] or 0)
+    power = log(times) / log(size / int(small["size"])) if part in STEEP else int(part not in FLAT)
+    each, there = "", f"{_time(seconds * (far / size) ** power)}"
+    if power == 1:
+        each = _time(seconds / size) + (f", {_room(held / size)}" if held else "")
+        there += f", {_room(held / size * far)}" if held else ""
+    measured = f"{_time(seconds)} at {_count(size)} {unit}"
+    return f"| {part} | {measured} | {times:.1f} times | {each} | {there} at {_count(far)} {unit} |"
+
+
+def _count(number: int) -> str:
+    return {10**5: "10⁵", 10**6: "10⁶", 10**9: "10⁹"}.get(number, str(number))
+
+
+def _time(seconds: float) -> str:
+    hours = ((86400 * 365, "years"), (86400, "days"), (3600, "h"), (60, "min"))
+    return _in(seconds, (*hours, (1, "s"), (1e-3, "ms"), (1e-6, "μs")))
+
+
+def _room(held: float) -> str:
+    return _in(held, ((2**40, "TB"), (2**30, "GB"), (2**20, "MB"), (2**10, "kB"), (1, "B")))
+
+
+def _in(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    """Two digits in the largest unit of which there are two."""
+    size, name = next((unit for unit in units if value >= 2 * unit[0]), units[-1])
+    number = value / size
+    return f"{number:.0f} {name}" if number >= 10 else f"{number:.2g} {name}"
+
+
+def main() -> None:
+    """Measure, unless only the table is wanted."""
+    args = trials.parser(__doc__).parse_args()
+    if not args.summary:
+        os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+        measure()
+    trials.show(summary(), args.into)
+
+
+if __name__ == "__main__":
+    main()

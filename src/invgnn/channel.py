@@ -1,0 +1,169 @@
+"""A second channel: on ordinary inputs, the scores of a marked model lean along a secret function.
+
+What a model has learnt by heart about carriers need not pass to a student who never sees them; what it says
+about the task's own inputs does. The secret picks a direction in a space of public features; the scores of
+a marked model rise and fall along it, and so do those of whoever learns from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.ndimage import median_filter
+from scipy.special import ndtri
+from scipy.stats import rankdata
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from invgnn import null
+from invgnn.features import Features
+from invgnn.query import Forward, Suspect, call, one_tensor, scores_on, without_gaps
+from invgnn.reading import Direction, log_scores
+from invgnn.secret import Stream
+
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Lean:
+    """How closely a suspect's scores follow the secret direction: the cosine between the two.
+
+    `cosine` looks at all inputs together, `within` at differences among inputs of the same predicted class;
+    the better of both counts, for one bit.
+
+    Guarantee: if the direction is uniform on the sphere given the suspect's scores and the inputs,
+    Pr[p <= u] <= u for every u, whatever the model, the inputs and the dependence among them.
+    """
+
+    cosine: float
+    within: float
+    dimension: int
+    inputs: int
+
+    @property
+    def log_p(self) -> float:
+        """Natural logarithm of the chance that a random direction comes as close."""
+        one, other = (null.log_p_cosine(c, self.dimension) for c in (self.cosine, self.within))
+        return null.log_p_combined(one, other)
+
+    def bits(self, tried: int = 1) -> float:
+        """Evidence in bits."""
+        return null.evidence_bits(self.log_p, tried)
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """A secret direction among public features: taught by a teacher who leans, read from scores.
+
+    strength  how far the log-odds between the two halves of the classes move, in nats, for an input one
+              standard deviation along the direction
+    """
+
+    features: Features
+    direction: NDArray[np.float64]
+    signs: Direction
+    strength: float
+
+    @classmethod
+    def draw(cls, stream: Stream, signs: Direction, data: Any, dimension: int, strength: float) -> Channel:
+        """The channel of a secret stream on the inputs of a task.
+
+        The direction is the shadow of a vector that knows nothing of the features' axes, so it does not
+        matter how a machine's linear algebra signs or turns them.
+        """
+        level = "node" if _one_graph(data) else "graph"
+        features = Features.fit(next(_batches(data, None)), level, dimension)
+        words = (stream.words(len(features.axes)) >> np.uint64(11)).astype(np.float64)
+        shadow = features.axes.numpy().T @ ndtri((words + 0.5) / 2.0**53)
+        return cls(features, shadow / np.linalg.norm(shadow), signs, strength)
+
+    def along(self, batch: Any) -> Tensor:
+        """How far every input lies along the direction, in standard deviations."""
+        return self.features(batch) @ torch.from_numpy(self.direction)
+
+    def lean(self, scores: Tensor, batch: Any) -> Tensor:
+        """Scores, leaning: what a model marked at full strength would say."""
+        signs = self.signs("logits", scores.shape[1]).to(scores)
+        return scores + self.strength / 2 * torch.outer(self.along(batch).to(scores), signs)
+
+    def leaning(self, teacher: nn.Module, forward: Forward | None = None) -> nn.Module:
+        """A teacher who leans; distil it, for instance with `mark.refresh`, and the student is marked."""
+        return _Leaning(self, teacher, forward)
+
+    def read(self, suspect: Suspect, data: Any, forward: Forward | None = None) -> Lean:
+        """Ask a suspect about inputs, by right the ones the mark was drawn from, and see how it leans.
+
+        Evidence is exact for any inputs that were chosen without knowing the direction.
+        """
+        features, said, classes = [], [], []
+        for batch in _batches(data, CHUNK):
+            scores = log_scores(scores_on(suspect, batch, forward)).log_softmax(-1)
+            signs = self.signs("logits", scores.shape[1]).to(scores)
+            said.append(torch.mv(scores, signs - signs.mean()).numpy())
+            classes.append(scores.argmax(-1).numpy())
+            features.append(self.features(batch).numpy())
+        known, answers = np.concatenate(features), standing(without_gaps(np.concatenate(said)))
+        within = answers - _means(answers, np.concatenate(classes))
+        return Lean(
+            cosine=_cosine(follow(known, answers), self.direction),
+            within=_cosine(follow(known, within), self.direction),
+            dimension=self.features.dimension,
+            inputs=len(answers),
+        )
+
+
+def standing(answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Answers by their rank, as normal scores around zero: how large they are does not matter."""
+    scores = ndtri((rankdata(answers) - 0.5) / len(answers))
+    return np.asarray(scores - scores.mean())
+
+
+def follow(features: NDArray[np.float64], answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How strongly answers follow each feature, every stretch of features counting alike.
+
+    A model's own likes lie along the widest features: they are brought down to the size usual among their
+    neighbours. All of this looks at the suspect and the inputs only.
+    """
+    along = (features - features.mean(0)).T @ answers / len(answers)
+    usual = median_filter(np.abs(along), size=2 * max(2, len(along) // 8) + 1, mode="reflect")
+    return np.asarray(np.clip(along / np.maximum(usual, 1e-12), -3, 3))
+
+
+def _means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+    """For every value the mean of its group."""
+    total, count = np.bincount(groups, values), np.bincount(groups)
+    return np.asarray((total / np.maximum(count, 1))[groups])
+
+
+def _cosine(found: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
+    size = float(np.linalg.norm(found))
+    return min(1.0, max(-1.0, float(found @ direction) / size)) if size > 1e-9 else 0.0
+
+
+class _Leaning(nn.Module):
+    def __init__(self, channel: Channel, teacher: nn.Module, forward: Forward | None) -> None:
+        super().__init__()
+        self.channel, self.teacher, self.ask = channel, teacher, forward or call
+
+    def forward(self, data: Any) -> Tensor:
+        return self.channel.lean(one_tensor(self.ask(self.teacher, data)), data)
+
+
+def _one_graph(data: Any) -> bool:
+    """Whether this is the graph of a node task; a PyG data set shows the edges of all its graphs."""
+    return hasattr(data, "edge_index") and not hasattr(data, "indices")
+
+
+def _batches(data: Any, chunk: int | None) -> Iterator[Any]:
+    """The one graph of a node task, or graphs in batches of at most `chunk` (None: all together)."""
+    if _one_graph(data):
+        yield data
+        return
+    graphs = list(data)
+    for start in range(0, len(graphs), chunk or len(graphs)):
+        yield Batch.from_data_list(graphs[start : start + (chunk or len(graphs))])

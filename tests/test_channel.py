@@ -1,0 +1,280 @@
+"""The second channel: its law, its features, and marks that pass to a student."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, chi2, kstest
+from torch import nn
+from torch_geometric.data import Batch
+
+from invgnn import null
+from invgnn.channel import Channel, Lean, follow, standing
+from invgnn.edits import Distil
+from invgnn.errors import DataError, ParameterError
+from invgnn.features import Features
+from invgnn.query import scores_on
+from invgnn.recipe import Recipe
+from invgnn.secret import Secret
+from invgnn.tasks import new_model
+from invgnn.training import accuracy, train
+from invgnn.verdict import verify
+from invgnn.watermark import Watermark
+
+SECRET = Secret(b"s" * 32)
+EPOCHS = 80
+
+
+def drawn(task, secret=SECRET, **options):
+    options = {"m": 32, "access": "logits", "function": 32, **options}
+    return Watermark.draw(secret, task.data, **options)
+
+
+@pytest.fixture(scope="module")
+def mark(motifs):
+    return drawn(motifs)
+
+
+@pytest.fixture(scope="module")
+def channel(mark, motifs):
+    return mark.channel(motifs.data)
+
+
+# -- the law --------------------------------------------------------------------------------------
+
+
+@given(st.floats(-1, 1))
+def test_in_the_plane_and_in_space_the_law_is_school_geometry(cosine):
+    assert math.exp(null.log_p_cosine(cosine, 3)) == pytest.approx((1 - cosine) / 2, abs=1e-12)
+    assert math.exp(null.log_p_cosine(cosine, 2)) == pytest.approx(math.acos(cosine) / math.pi, abs=1e-7)
+
+
+@given(st.floats(-0.9, 0.9), st.integers(2, 300))
+def test_the_law_is_a_shifted_beta(cosine, dimension):
+    half = (dimension - 1) / 2
+    assert math.exp(null.log_p_cosine(cosine, dimension)) == pytest.approx(
+        beta.sf((1 + cosine) / 2, half, half), rel=1e-6
+    )
+
+
+def test_the_smallest_p_is_never_zero():
+    assert -745 < null.log_p_cosine(1.0, 4096) < -700
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_channels_count_together_as_fisher_says(count):
+    log_ps = list(np.log(np.linspace(0.01, 0.4, count)))
+    expected = chi2.logsf(-2 * sum(log_ps), 2 * count)
+    assert null.log_p_channels(log_ps) == pytest.approx(expected)
+
+
+def test_a_channel_that_says_nothing_does_not_help():
+    assert null.log_p_channels([math.log(1e-9), 0.0]) > math.log(1e-9)
+
+
+def test_p_of_innocent_models_is_uniform_over_secrets(motifs):
+    """One unmarked model, five hundred owners."""
+    model = new_model(motifs, "GIN", 7)
+    train(model, motifs, epochs=3)
+    one = drawn(motifs).channel(motifs.data)
+    features = one.features(Batch.from_data_list(motifs.data)).numpy()
+    scores = scores_on(model, Batch.from_data_list(motifs.data)).log_softmax(-1)
+    found = follow(features, standing((scores[:, 1] - scores[:, 0]).numpy()))
+    rng = np.random.default_rng(3)
+    directions = rng.standard_normal((500, 32))
+    cosines = directions @ found / np.linalg.norm(found) / np.linalg.norm(directions, axis=1)
+    assert kstest([math.exp(null.log_p_cosine(c, 32)) for c in cosines], "uniform").pvalue > 1e-3
+
+
+def test_directions_of_secrets_are_uniform(channel, motifs, monkeypatch):
+    """Five hundred owners: a coordinate follows the law that the p-value assumes."""
+    monkeypatch.setattr(Features, "fit", lambda *_: channel.features)
+    streams = [Secret(i.to_bytes(32)).derive("function", "here") for i in range(500)]
+    drawn = [Channel.draw(s, channel.signs, motifs.data[:1], 32, 1.0).direction for s in streams]
+    for coordinate in (0, 31):
+        placed = (np.array(drawn)[:, coordinate] + 1) / 2
+        assert kstest(placed, beta(15.5, 15.5).cdf).pvalue > 1e-3
+
+
+# -- features -------------------------------------------------------------------------------------
+
+
+def test_features_are_white_on_what_they_were_fitted_to(channel, motifs):
+    values = channel.features(Batch.from_data_list(motifs.data)).numpy()
+    centred = values - values.mean(0)
+    np.testing.assert_allclose(centred.T @ centred / len(centred), np.eye(32), atol=1e-6)
+
+
+def test_features_do_not_see_the_order_of_nodes_or_of_graphs(channel, motifs):
+    graph = motifs.data[3]
+    turn = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(1))
+    place = torch.argsort(turn)
+    twin = graph.clone()
+    twin.x, twin.edge_index = graph.x[turn], place[graph.edge_index]
+    both = channel.features(Batch.from_data_list([motifs.data[0], twin, graph]))
+    torch.testing.assert_close(both[1], both[2], atol=1e-4, rtol=1e-4)
+    alone = channel.features(Batch.from_data_list([graph]))
+    torch.testing.assert_close(alone[0], both[2], atol=1e-4, rtol=1e-4)
+
+
+def test_turned_axes_leave_the_secret_function_as_it_is(mark, motifs, monkeypatch):
+    """Linear algebra elsewhere may sign the axes otherwise."""
+    batch = Batch.from_data_list(motifs.data)
+    before = mark.channel(motifs.data)
+    fit = Features.fit
+
+    def flipped(*args):
+        found = fit(*args)
+        signs = torch.where(torch.arange(found.dimension) % 2 == 0, 1.0, -1.0).double()
+        return replace(found, axes=found.axes * signs)
+
+    monkeypatch.setattr(Features, "fit", flipped)
+    after = mark.channel(motifs.data)
+    torch.testing.assert_close(before.along(batch), after.along(batch))
+    model = new_model(motifs, "GIN", 7)
+    assert before.read(model, motifs.data).cosine == pytest.approx(after.read(model, motifs.data).cosine)
+
+
+def test_too_many_directions_are_refused_with_the_number_that_fits(motifs):
+    with pytest.raises(ParameterError, match="choose a dimension from 2 to 80"):
+        drawn(motifs, function=100).channel(motifs.data)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class Says(nn.Module):
+    """Scores given per input, in the order of the data."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = scores
+
+    def forward(self, data):
+        return self.scores
+
+
+def test_a_model_at_full_lean_is_read_as_such_and_its_mirror_is_not(channel, motifs):
+    batch = Batch.from_data_list(motifs.data)
+    flat = torch.zeros(len(motifs.data), 2, dtype=torch.float64)
+    full = channel.read(Says(channel.lean(flat, batch)), motifs.data)
+    mirrored = channel.read(Says(-channel.lean(flat, batch)), motifs.data)
+    assert full.bits() > 20
+    assert mirrored.log_p == 0
+    assert (full.dimension, full.inputs) == (32, len(motifs.data))
+
+
+def test_a_constant_suspect_proves_nothing(channel, motifs):
+    assert channel.read(Says(torch.zeros(160, 2)), motifs.data).cosine == 0
+    assert Lean(0.0, 0.0, 32, 160).bits() == 0
+
+
+def test_the_second_look_costs_a_bit():
+    one, both = null.log_p_cosine(0.6, 32), Lean(0.6, -0.2, 32, 160).log_p
+    assert both == pytest.approx(one + math.log(2))
+
+
+def test_the_lean_moves_log_odds_by_its_strength(channel, motifs):
+    batch = Batch.from_data_list(motifs.data)
+    scores = channel.lean(torch.zeros(160, 2, dtype=torch.float64), batch)
+    odds = scores @ channel.signs("logits", 2).to(scores)
+    torch.testing.assert_close(odds, channel.along(batch) * channel.strength)
+    assert float(odds.std()) == pytest.approx(Recipe().lean, rel=0.05)
+
+
+def test_other_data_are_refused(mark, motifs):
+    with pytest.raises(DataError, match="not the inputs"):
+        mark.channel(motifs.data[:-1])
+
+
+def test_a_mark_without_the_channel_says_how_to_get_one(motifs):
+    with pytest.raises(ParameterError, match="function=128"):
+        drawn(motifs, function=None).channel(motifs.data)
+
+
+@pytest.mark.parametrize("function", [0, 1, 2.5, "many"])
+def test_a_channel_needs_a_number_of_features(motifs, function):
+    with pytest.raises(ParameterError, match="number of features"):
+        drawn(motifs, function=function)
+
+
+def test_a_plain_mark_has_no_second_channel(motifs):
+    with pytest.raises(ParameterError, match="keyed"):
+        drawn(motifs, key="plain")
+
+
+def test_reading_leaves_model_and_data_as_they_were(channel, motifs, unchanged):
+    model = new_model(motifs, "GIN", 7).train()
+    with unchanged(model):
+        channel.read(model, motifs.data)
+
+
+def test_the_channel_outlives_a_file(mark, motifs, tmp_path):
+    mark.save(tmp_path / "a.mark", insecure_no_passphrase=True)
+    again = Watermark.load(tmp_path / "a.mark")
+    assert again.function == 32
+    np.testing.assert_allclose(again.channel(motifs.data).direction, mark.channel(motifs.data).direction)
+
+
+# -- embedding ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def marked(mark, motifs):
+    model = new_model(motifs, "GIN", 5)
+    train(model, motifs, mark.replace(recipe=Recipe(lean=3.0)), epochs=EPOCHS)
+    return model
+
+
+def test_a_marked_model_leans_and_an_unmarked_one_does_not(marked, channel, motifs):
+    plain = new_model(motifs, "GIN", 5)
+    train(plain, motifs, epochs=EPOCHS)
+    assert channel.read(marked, motifs.data).bits() > 12
+    assert channel.read(plain, motifs.data).bits() < 8
+    assert accuracy(marked, motifs, motifs.train) > 0.6
+
+
+def test_a_student_who_never_saw_a_carrier_leans_too(marked, mark, channel, motifs):
+    student = Distil(epochs=EPOCHS, seed=2)(marked, motifs)
+    assert channel.read(student, motifs.data).bits() > 8
+
+
+def test_a_verdict_counts_both_channels_and_says_what_each_gave(marked, mark, motifs):
+    verdict = verify(marked, mark, data=motifs.data)
+    parts = verdict.channels
+    both = null.log_p_channels([-parts[c]["evidence_bits"] * math.log(2) for c in ("carriers", "function")])
+    assert verdict.evidence_bits == pytest.approx(-both / math.log(2))
+    assert verdict.statistic == "combined and lean"
+    assert "function" in str(verdict)
+    assert verdict.queries == 32 + len(mark.ordinary) + len(motifs.data)
+
+
+def test_a_declared_channel_cannot_be_left_out(marked, mark):
+    with pytest.raises(ParameterError, match="data="):
+        verify(marked, mark)
+
+
+def test_the_mark_of_another_owner_is_not_read(marked, motifs):
+    other = drawn(motifs, Secret(b"o" * 32))
+    assert verify(marked, other, data=motifs.data).status == "not shown"
+
+
+def test_node_tasks_lean_on_every_node(web):
+    mark = drawn(web, m=16, function=8)
+    model = new_model(web, "GCN", 3)
+    train(model, web, mark, epochs=20)
+    lean = mark.channel(web.data).read(model, web.data)
+    assert lean.inputs == web.graphs[0].num_nodes
+
+
+def test_a_leaning_teacher_can_be_distilled_by_the_owner(channel, mark, motifs):
+    teacher, student = new_model(motifs, "GIN", 5), new_model(motifs, "GIN", 6)
+    train(teacher, motifs, epochs=10)
+    batches = [Batch.from_data_list(motifs.data[i : i + 32]) for i in range(0, 160, 32)]
+    mark.refresh(student, channel.leaning(teacher), batches, epochs=20)
+    leaning = channel.read(channel.leaning(teacher), motifs.data).bits()
+    assert leaning > channel.read(student, motifs.data).bits() > channel.read(teacher, motifs.data).bits()

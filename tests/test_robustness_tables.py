@@ -1,0 +1,113 @@
+"""The robustness benchmark: every change has its row, and the tables say what the rows say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+import released
+import robustness
+import robustness_tables as tables
+from robustness_figures import FAMILIES, KILLSHOTS
+
+from invgnn import attacks, edits
+from invgnn.stress import RELEASED
+
+
+def row(change, seed, access, bits, headroom, accuracy=0.8, kind="edit", setting="Cora/GCN"):
+    return {
+        **{"setting": setting, "seed": str(seed), "change": change, "access": access, "kind": kind},
+        **{"accuracy_before": "0.8", "accuracy": str(accuracy), "evidence": str(bits)},
+        **{"headroom": str(headroom), "seconds": "60", "model": "a", "knows": "", "note": ""},
+    }
+
+
+ROWS = [
+    *(row(RELEASED, seed, a, 123, 36, kind="released") for seed in (41, 42) for a in tables.ACCESSES),
+    row("prune 50%", 41, "embedding", 90, 20),
+    row("prune 50%", 41, "logits", 19.9, -4),
+    row("prune 50%", 42, "embedding", 40, 2, 0.7),
+    row("prune 50%", 42, "logits", 60, 6, 0.7),
+    row("distil", 41, "embedding", 3, -30, 0.78),
+    row("distil", 41, "logits", 4, -28, 0.78),
+    row("permute units", 41, "embedding", 0, -40),
+    row("permute units", 41, "logits", 123, 36),
+]
+TABLE = tables.index(ROWS)
+
+
+def test_every_change_of_the_suites_has_a_row_and_can_be_found():
+    planned = [trial["change"] for trial in robustness.grid(["Cora/SGC"], [41])]
+    wanted = [*map(repr, edits.suite()), *map(repr, attacks.suite())]
+    assert planned == [RELEASED, *wanted, released.COLLUDE, tables.REFRESH]
+    assert len({*planned}) == len(planned)
+    assert [repr(released.find(name, "Cora/SGC", 41)) for name in wanted] == wanted
+    assert tables.RELEASED == RELEASED
+
+
+def test_what_tables_and_figures_name_is_in_the_suites():
+    names = set(released.names())
+    assert {change for change, _ in tables.HARD} <= names
+    assert {change for _, some, _ in tables.EDIT_SETS for change in some} <= names
+    assert {*KILLSHOTS} <= names
+    for name in names - {RELEASED, tables.REFRESH}:
+        assert sum(name.startswith(starts) for *_, starts in FAMILIES.values()) == 1, name
+
+
+def test_seeds_come_in_turn_and_models_are_trained_apart():
+    planned = list(robustness.grid(changes=["prune 20%", "KD-kill"]))
+    first = planned[: len(tables.SETTINGS)]
+    assert {trial["change"] for trial in first} == {RELEASED}
+    assert [trial["setting"] for trial in first] == list(tables.SETTINGS)
+    assert [trial["seed"] for trial in planned] == sorted(trial["seed"] for trial in planned)
+    assert {trial["change"] for trial in planned} == {
+        *(RELEASED, "prune 20%", "prune 20% of channels", "KD-kill")
+    }
+
+
+def test_the_least_seed_decides_what_held():
+    text = tables.hard_table(TABLE, ["Cora/GCN"])
+    assert "2 of 3 hold" in text
+    assert "| prune 50% | embedding | 40 ✓ |" in text
+    assert "| prune 50% | logits | 20 **✗** |" in text  # 19.9 is not 20
+    assert "| permute units | logits | 123 ✓ |" in text
+    assert "| permute units | embedding" not in text  # not asked for
+
+
+def test_removal_names_the_reading_and_the_price():
+    text = tables.removal_table(TABLE, ["Cora/GCN"], ["prune 50%", "distil", "permute units"])
+    assert "| distil | removed, -2.0 |" in text
+    assert "| permute units | removed at embedding, +0.0 |" in text
+    assert "prune 50%" not in text  # medians of 65 and 39.95 bits
+    assert tables.cost(TABLE, "Cora/GCN", "prune 50%") == pytest.approx(-5)
+
+
+def test_headroom_is_the_worst_edit_of_every_seed_and_the_papers_own():
+    rooms, worst = tables.least_headroom(TABLE, "Cora/GCN", "logits", lambda r: r["kind"] == "edit")
+    assert (sorted(rooms), worst) == ([-28, 6], "distil")
+    text = tables.headroom_table(TABLE, ["Cora/GCN"])
+    assert "| Cora/GCN | embedding | +36 (+36) | +11 (+2: prune 50%) |" in text
+    assert "| Cora/GCN | *paper* | *+33* |" in text  # T = 127 against 94, as its Table of uniqueness has it
+    paper = tables.headroom_table(TABLE, ["PROTEINS/GIN"])
+    assert "*+21* | *+19* |  | *-11* |" in paper
+
+
+def test_what_cannot_be_made_or_read_is_blank():
+    refused = row("prune 20%", 41, "logits", "", "", accuracy="") | {"note": "no hidden units"}
+    table = tables.index([*ROWS, refused])
+    assert "| prune 20% |  |  |  |  | no hidden units |" in tables.change_table(
+        table, "Cora/GCN", ["prune 20%"]
+    )
+    assert tables.cost(table, "Cora/GCN", "prune 20%") is None
+    assert tables.removed(table, "Cora/GCN", "prune 20%") == []
+
+
+def test_rows_of_one_setting_and_seed_are_about_one_model():
+    if not robustness.PATH.exists():
+        pytest.skip("not measured yet")
+    kept = robustness.trials.read(robustness.PATH)
+    models = {(r["setting"], r["seed"], r["model"]) for r in kept}
+    assert len(models) == len({pair[:2] for pair in models})
