@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAVY = {"torch", "torch_geometric", "scipy", "matplotlib", "numpy", "cryptography", "jinja2", "rich"}
 WITHOUT_TORCH = (
     *("errors", "version", "disk", "seal", "files", "secret", "carriers"),
-    *("graphs", "counts", "wl", "rewiring", "invariants", "ranks", "null"),
+    *("graphs", "counts", "wl", "rewiring", "invariants", "ranks", "null", "sweep", "results"),
 )
 
 

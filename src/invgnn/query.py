@@ -42,7 +42,7 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
     Whole numbers stay whole: they may be places in a table.
     """
     batch = as_batch(
-        x=None if graphs.x is None else torch.from_numpy(graphs.x),
+        x=None if graphs.x is None else torch.from_numpy(graphs.x.copy()),  # models may write into it
         edge_index=torch.from_numpy(graphs.directed()),
         batch=torch.from_numpy(graphs.graph_of_node),
         ptr=torch.from_numpy(graphs.ptr),
@@ -53,9 +53,12 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
 
 def _placed(batch: Any, like: Tensor) -> Any:
     """A batch on the device of a tensor, its features in the same precision."""
-    batch = copy.copy(batch).to(like.device)
-    if batch.x is not None and batch.x.is_floating_point() and like.is_floating_point():
-        batch.x = batch.x.to(like.dtype)
+    if batch.edge_index.device != like.device:
+        batch = copy.copy(batch).to(like.device)
+    x = batch.x
+    if x is not None and x.is_floating_point() and like.is_floating_point() and x.dtype != like.dtype:
+        batch = copy.copy(batch)
+        batch.x = x.to(like.dtype)
     return batch
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from invgnn.counts import component_of_node
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, offsets_of, ranges, unkey_edges
+from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, key_edges, offsets_of, ranges, unkey_edges
 
 
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
@@ -18,38 +18,94 @@ def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs
     """
     if swaps < 0 or tries < 1:
         raise ParameterError(f"swaps={swaps}, tries={tries}", "use swaps >= 0 and tries >= 1")
-    nodes, start, count = g.num_nodes, g.edge_ptr[:-1], np.diff(g.edge_ptr)
-    (u, v), keys = g.edges.T.copy(), g.edge_keys.copy()
-    done = np.zeros(g.num_graphs, dtype=np.int64)
+    count = np.diff(g.edge_ptr)
     bounds = np.concatenate([np.maximum(count, 1), np.maximum(count - 1, 1), 0 * count + 2])
-    live = np.flatnonzero(count >= 2)
-    base, edge, owner = _edges_of(live, start, count)
-    for _ in range(swaps * tries):
-        if len(live) == 0:
+    state = _Rewiring(g, swaps)
+    for number in range(swaps * tries):
+        if not state.wanting:
             break
-        first, second, flip = draws.below(bounds).reshape(3, -1).take(live, axis=1)
-        both = base + np.stack([first, second + (second >= first)])
-        (a, c), (b, d) = u[both], v[both]
-        tail, head = np.stack([a, np.where(flip, d, c)]), np.stack([np.where(flip, c, d), b])
+        drawn = draws.below(bounds).reshape(3, -1)
+        if number == 2 * swaps:
+            state.let_go()
+        if len(state.live):
+            state.attempt(drawn)
+    return Graphs(g.ptr, unkey_edges(np.sort(state.keys), g.num_nodes), g.x), state.done
+
+
+LOOKED_THROUGH = 64
+"""The most edges of a graph that is looked through for any possible swap once several have failed."""
+
+
+class _Rewiring:
+    """The edges of many graphs while they are swapped, and which graphs still want swaps."""
+
+    def __init__(self, g: Graphs, swaps: int) -> None:
+        self.swaps, self.nodes = swaps, g.num_nodes
+        self.start, self.count = g.edge_ptr[:-1], np.diff(g.edge_ptr)
+        (self.u, self.v), self.keys = g.edges.T.copy(), g.edge_keys.copy()
+        self.done = np.zeros(g.num_graphs, dtype=np.int64)
+        self.stuck = False
+        self._watch(np.flatnonzero(self.count >= 2))
+
+    def _watch(self, live: Ints) -> None:
+        self.live, self.base, sizes = live, self.start[live], self.count[live]
+        self.edge = ranges(self.base, sizes)
+        self.owner = np.repeat(np.arange(len(live)), sizes)
+
+    @property
+    def wanting(self) -> bool:
+        """Whether some graph has fewer swaps than it should, be it past help."""
+        return len(self.live) > 0 or self.stuck
+
+    def attempt(self, drawn: Ints) -> None:
+        """One attempt in every live graph: edge, other edge, flip."""
+        first, second, flip = drawn.take(self.live, axis=1)
+        both = np.array([first, second + (second >= first)]) + self.base  # numpy's stack takes far longer
+        (a, c), (b, d) = self.u[both], self.v[both]
+        turned = flip > 0
+        tail, head = np.array([a, np.where(turned, d, c)]), np.array([np.where(turned, c, d), b])
         low, high = np.minimum(tail, head), np.maximum(tail, head)
-        new = low * nodes + high
+        new = low * self.nodes + high
         # No loops, no doubles; where a = c or b = d the "new" edges are the old ones, so present.
-        good = (low < high).all(axis=0) & ~_present(keys[edge], owner, *new)
+        good = (low < high).all(axis=0) & ~_present(self.keys[self.edge], self.owner, *new)
         if not good.any():
-            continue
+            return
         old = both[:, good]
-        u[old], v[old], keys[old] = low[:, good], high[:, good], new[:, good]
-        done[live[good]] += 1
-        if (done[live] == swaps).any():
-            live = live[done[live] < swaps]
-            base, edge, owner = _edges_of(live, start, count)
-    return Graphs(g.ptr, unkey_edges(np.sort(keys), nodes), g.x), done
+        self.u[old], self.v[old], self.keys[old] = low[:, good], high[:, good], new[:, good]
+        self.done[self.live[good]] += 1
+        left = self.done[self.live] < self.swaps
+        if not left.all():
+            self._watch(self.live[left])
 
+    def let_go(self) -> None:
+        """Stop trying graphs without a single possible swap.
 
-def _edges_of(live: Ints, start: Ints, count: Ints) -> tuple[Ints, Ints, Ints]:
-    """Where each live graph's edges begin, all their edges, and which live graph each belongs to."""
-    base, sizes = start[live], count[live]
-    return base, ranges(base, sizes), np.repeat(np.arange(len(live)), sizes)
+        What was swapped can be swapped back, so only graphs never swapped can be such, and they stay so.
+        """
+        idle = (self.done[self.live] == 0) & (self.count[self.live] <= LOOKED_THROUGH)
+        hopeless = np.zeros(len(idle), dtype=np.bool_)
+        hopeless[idle] = ~self._swappable(self.live[idle])
+        self.stuck = bool(hopeless.any())
+        self._watch(self.live[~hopeless])
+
+    def _swappable(self, graphs: Ints) -> Bools:
+        """Whether any two edges of each graph can be swapped."""
+        sizes = self.count[graphs]
+        place = ranges(self.start[graphs], sizes)
+        later = np.repeat(self.start[graphs] + sizes, sizes) - place - 1
+        one, other = np.repeat(place, later), ranges(place + 1, later)
+        known = np.sort(self.keys[place])
+
+        def free(x: Ints, y: Ints) -> Bools:
+            key = key_edges(x, y, self.nodes)
+            found = np.minimum(np.searchsorted(known, key), max(len(known) - 1, 0))
+            return np.not_equal(x, y) & np.not_equal(known[found], key)
+
+        a, b, c, d = self.u[one], self.v[one], self.u[other], self.v[other]
+        good = (free(a, d) & free(c, b)) | (free(a, c) & free(d, b))
+        able = np.zeros(len(graphs), dtype=np.bool_)
+        able[np.repeat(np.repeat(np.arange(len(graphs)), sizes), later)[good]] = True
+        return able
 
 
 def _present(keys: Ints, owner: Ints, one: Ints, other: Ints) -> Bools:

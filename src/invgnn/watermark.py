@@ -231,11 +231,17 @@ class Watermark:
     ) -> Answers:
         """Ask a suspect about carriers and ordinary inputs, in the secret's order."""
         reading = self.reading(access)
-        asked = Graphs.concat([self.carriers, self.ordinary])
-        order = self.secret.derive("order", self.bound).permutation(len(asked))
+        order, asked = self._asked
         said = np.empty(len(asked))
-        said[order] = ask(suspect, asked.take(order), reading, self.direction, forward or self.forward)
+        said[order] = ask(suspect, asked, reading, self.direction, forward or self.forward)
         return Answers(reading, said[: self.m], said[self.m :])
+
+    @cached_property
+    def _asked(self) -> tuple[NDArray[np.int64], Graphs]:
+        """The order of the questions, and the questions in it."""
+        graphs = Graphs.concat([self.carriers, self.ordinary])
+        order = self.secret.derive("order", self.bound).permutation(len(graphs))
+        return order, graphs.take(order)
 
     def weigh(self, answers: Answers) -> null.Evidence:
         """The evidence in a suspect's answers under the declared statistic.
