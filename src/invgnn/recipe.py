@@ -54,7 +54,7 @@ class Recipe:
     guard: bool = True
     cap: float | None = None
     extra: int = 0
-    lean: float = 1.5
+    lean: float = 1.0
     wait: int = 20
 
     def __post_init__(self) -> None:
