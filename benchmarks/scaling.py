@@ -1,10 +1,11 @@
 """What each part costs and how it grows, and how much faster two workers are than one.
 
-    make bench-scaling    # python benchmarks/scaling.py --into docs/past-one-machine.md
+    make bench-scaling                      # python benchmarks/scaling.py --into docs/past-one-machine.md
+    python benchmarks/scaling.py workers    # only what grows with the workers anew
 
 Each part is measured at two sizes in one thread; what it leads to at a million graphs or a billion edges is
-reckoned from the larger. Sweeps train the same small models with one worker and with two. It takes three
-minutes and wants an idle machine.
+reckoned from the larger. Sweeps train the same small models with one worker and with two; what workers take
+to start is measured apart. It takes four minutes and wants an idle machine.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from typing import Any
 import trials
 
 PATH = trials.RESULTS / "scaling.csv"
-TRAININGS, EPOCHS = 10, 8
+TRAININGS, EPOCHS = 8, 12
+ENGINES = ("processes", "Dask")
 FLAT = {"a thousand subgraphs", "a training step without"}
 """Parts that do not depend on what grows; all others are linear, or n log n, but for these: """
-STEEP = {"drawing carriers", "an exact p-value", "λ₂ of one large graph"}
+STEEP = {"drawing carriers", "an exact p-value of T", "λ₂ of one large graph"}
 """whose power is measured. The others' is not: a ratio of two short times says less than the algorithm."""
-BUSY = "other work when it began"
+BUSY = "other work"
 Parts = dict[str, Callable[[], Any]]
 
 
@@ -106,7 +108,7 @@ def marks(m: int) -> Parts:
         ).backward(),
         "a training step with them": marked,
         "an audit": lambda: mark.read(model),
-        "an exact p-value": lambda: null.log_p(answers, mark.bits),
+        "an exact p-value of T": lambda: null.log_p(answers, mark.bits, "matches"),
         "another secret's bits": lambda: secret.derive("bits", "scaling").balanced(m),
     }
 
@@ -130,6 +132,8 @@ UNITS: dict[str, tuple[Callable[[int], Parts], tuple[int, int], int]] = {
     "nodes": (large_graph, (750, 3000), 10**5),
 }
 """What parts grow with: how to prepare them, at which sizes they are measured, and where it leads."""
+EVERY = [*UNITS, "workers"]
+COLUMNS = ("part", "unit", "size", "seconds", "bytes")
 
 
 def timed(run: Callable[[], Any]) -> float:
@@ -167,81 +171,103 @@ def training(seed: int) -> list[dict[str, Any]]:
     return [{"seed": seed, "accuracy": seen.test_acc}]
 
 
-def swept(seeds: range, workers: int, cluster: str | None = None) -> float:
-    """Seconds from the call of a sweep to its last row."""
+def swept(began: float, workers: int, cluster: str | None = None) -> tuple[float, float]:
+    """Seconds that workers take to start, and then for all trainings but the first of each worker.
+
+    The first of a worker waits for imports; the clock of the others starts when every worker has handed one
+    in. What that moment was later than `began` by, less one training, is the start.
+    """
     from invgnn.sweep import sweep
 
-    grid = [{"seed": seed} for seed in seeds]
+    grid = [{"seed": seed} for seed in range(workers + TRAININGS)]
     with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
-        done = list(sweep(training, grid, into=Path(folder, "x.csv"), workers=workers, cluster=cluster))
-        assert len(done) == len(grid)
-        return time.perf_counter() - start
+        rows = sweep(training, grid, into=Path(folder, "x.csv"), workers=workers, cluster=cluster)
+        came = [time.perf_counter() - began for _ in rows]
+    steady = came[-1] - came[workers - 1]
+    return came[workers - 1] - steady * workers / TRAININGS, steady
 
 
 def sweeps() -> Iterator[tuple[str, int, float]]:
-    """The same trainings by one worker and by two: processes from their start, a cluster once it is up."""
+    """The same trainings by one worker and by two, on processes and on a cluster of this machine."""
     from distributed import LocalCluster
 
+    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     for workers in (1, 2):
-        yield "processes", workers, swept(range(TRAININGS), workers)
-        options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+        found = {"processes": swept(time.perf_counter(), workers)}
+        began = time.perf_counter()
         with LocalCluster(n_workers=workers, **options) as local:
-            address = local.scheduler_address
-            swept(range(1000, 1000 + workers), workers, address)
-            yield "Dask", workers, swept(range(TRAININGS), workers, address)
+            found["Dask"] = swept(began, workers, local.scheduler_address)
+        for engine, (start, steady) in found.items():
+            yield f"start of {engine}", workers, start
+            yield f"sweep on {engine}", workers, steady
 
 
 # -- the results ------------------------------------------------------------------------------------
 
 
-def rows() -> Iterator[tuple[str, str, int, float, int | str]]:
-    """Part, unit, how many of it, seconds, and bytes where they grow with the data."""
-    for unit, (prepare, sizes, _) in UNITS.items():
-        for size in sizes:
-            for part, run in prepare(size).items():
-                yield part, unit, size, timed(run), peak(run) if unit in {"graphs", "edges"} else ""
-    for engine, workers, seconds in sweeps():
-        yield f"sweep on {engine}", "workers", workers, seconds, ""
+def rows(unit: str) -> Iterator[tuple[str, int, float, int | str]]:
+    """Part, size, seconds, and bytes where they grow with the data; first, cores that others keep busy."""
+    from psutil import cpu_percent
+
+    cores = os.cpu_count() or 1
+    yield BUSY, cores, cpu_percent(interval=1.0) / 100 * cores, ""
+    if unit == "workers":
+        yield from ((part, workers, seconds, "") for part, workers, seconds in sweeps())
+        return
+    prepare, sizes, _ = UNITS[unit]
+    for size in sizes:
+        for part, run in prepare(size).items():
+            yield part, size, timed(run), peak(run) if unit in {"graphs", "edges"} else ""
 
 
-def measure() -> None:
-    """Everything anew, into the results file."""
+def measure(units: list[str]) -> None:
+    """These units anew, into the results file; the rows of others stay."""
     import torch
 
     torch.set_num_threads(1)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(["part", "unit", "size", "seconds", "bytes"])
-    writer.writerow([BUSY, "cores", os.cpu_count(), f"{os.getloadavg()[0]:.2f}", ""])
-    for part, unit, size, seconds, held in rows():
-        print(f"{part}, {size} {unit}: {seconds:.4g} s", flush=True)
-        writer.writerow([part, unit, size, f"{seconds:.4g}", held])
-    PATH.write_text(text.getvalue(), newline="")
-
-
-def ratio(engine: str) -> float:
-    """How many times faster two workers were than one."""
-    one, two = (float(r["seconds"]) for r in trials.read(PATH) if r["part"] == f"sweep on {engine}")
-    return one / two
+    for wanted in units:
+        others = set(EVERY) - {wanted}
+        kept: list[dict[str, Any]] = [r for r in trials.read(PATH) if r["unit"] in others]
+        for part, size, seconds, held in rows(wanted):
+            print(f"{part}, {size} {wanted}: {seconds:.4g} s", flush=True)
+            kept.append(dict(zip(COLUMNS, (part, wanted, size, f"{seconds:.4g}", held), strict=True)))
+        kept.sort(key=lambda row: EVERY.index(row["unit"]))
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(kept)
+        PATH.write_text(text.getvalue(), newline="")
 
 
 def summary() -> str:
     """Speed of sweeps; then seconds and bytes of every part, and what they lead to."""
     kept = trials.read(PATH)
-    lines = [f"| {TRAININGS} trainings on | one worker | two workers | ratio |", "|---|--:|--:|--:|"]
-    for engine in ("processes", "Dask"):
-        one, two = (float(r["seconds"]) for r in kept if r["part"] == f"sweep on {engine}")
-        lines.append(f"| {engine} | {one:.1f} s | {two:.1f} s | {ratio(engine):.2f} |")
-    load = next(r for r in kept if r["part"] == BUSY)
-    lines += ["", f"Load by other work when it began: {load['seconds']} on {load['size']} cores.", ""]
+    busy = {r["unit"]: float(r["seconds"]) for r in kept if r["part"] == BUSY}
+    idle = "Cores that other work kept busy when {} began: {:.1f}{}."
+    lines = [
+        f"| {TRAININGS} trainings on | one worker | two workers | ratio | to start one | to start two |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for engine in ENGINES:
+        one, two, first, both = (
+            float(r["seconds"])
+            for part in (f"sweep on {engine}", f"start of {engine}")
+            for r in kept
+            if r["part"] == part
+        )
+        lines.append(
+            f"| {engine} | {one:.1f} s | {two:.1f} s | {one / two:.2f} | {first:.1f} s | {both:.1f} s |"
+        )
+    lines += ["", idle.format("that", busy.pop("workers"), ""), ""]
     lines += [
         "| part | measured | four times as much takes | each | which leads to |",
         "|---|--:|--:|--:|--:|",
     ]
-    for part, unit in dict.fromkeys((r["part"], r["unit"]) for r in kept if r["unit"] in UNITS):
+    parts = (r for r in kept if r["unit"] in UNITS and r["part"] != BUSY)
+    for part, unit in dict.fromkeys((r["part"], r["unit"]) for r in parts):
         small, large = (r for r in kept if r["part"] == part)
         lines.append(_line(part, unit, small, large))
+    lines += ["", idle.format("these", max(busy.values()), " at most")]
     return "\n".join(lines)
 
 
@@ -279,10 +305,14 @@ def _in(value: float, units: tuple[tuple[float, str], ...]) -> str:
 
 def main() -> None:
     """Measure, unless only the table is wanted."""
-    args = trials.parser(__doc__).parse_args()
+    parser = trials.parser(__doc__)
+    parser.add_argument("units", nargs="*", help=f"measure only these: {', '.join(EVERY)}")
+    args = parser.parse_args()
+    if unknown := set(args.units) - set(EVERY):
+        parser.error(f"there is no {', '.join(unknown)}")
     if not args.summary:
         os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-        measure()
+        measure(args.units or EVERY)
     trials.show(summary(), args.into)
 
 

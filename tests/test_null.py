@@ -144,6 +144,13 @@ def test_an_impossible_count_has_probability_zero():
 # --- the law of U -------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=[0, 128], ids=["halves", "whole"])
+def tables(request, monkeypatch):
+    """Subsets counted in two halves that are paired, and in one table."""
+    monkeypatch.setattr("invgnn.ranks.WHOLE_UP_TO", request.param)
+
+
+@pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("answers", CASES, ids=str)
 def test_rank_law_by_enumeration(answers):
     r = np.asarray(answers, dtype=float)
@@ -174,6 +181,7 @@ def full_convolution(ranks, n, s):
     return sum(ways for total, ways in table[n].items() if total >= s)
 
 
+@pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("digits", [None, 2, 1, 0])
 @pytest.mark.parametrize("shift", [-1.0, 0.5, 5.0])
 def test_rank_law_at_m_48_in_integers(digits, shift):

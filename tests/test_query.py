@@ -14,7 +14,7 @@ from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
 from invgnn.errors import SuspectError
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
-from invgnn.query import digest_model, to_batch, without_gaps
+from invgnn.query import digest_model, parts_of, to_batch, without_gaps
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.verdict import verify
@@ -513,6 +513,14 @@ def test_many_graphs_are_asked_in_pieces(motifs, marks):
         ask(model, graphs, mark.reading("embedding"), mark.direction, chunk=size) for size in (1024, 7)
     )
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_parts_are_torchs_modules(motifs):
+    shared, loop = nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.Identity())
+    loop.register_module("back", nn.Sequential(shared, None, nn.Sequential(shared, nn.Tanh())))
+    loop.back.again = loop
+    for model in (fresh(motifs), loop, nn.Sequential(nn.Sequential(nn.Tanh(), shared), shared)):
+        assert parts_of(model) == list(model.modules())
 
 
 def test_digest_sees_every_parameter_and_buffer(motifs):

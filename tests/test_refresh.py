@@ -163,13 +163,13 @@ def test_the_pace_gives_every_carrier_its_turns(m, steps, beside):
 def test_many_batches_share_the_carriers_among_them(motifs, draw, monkeypatch):
     mark, teacher = draw(m=16), new_model(motifs, "GIN", 0, hidden_channels=4)
     student, turns = new_model(motifs, "GIN", 1, hidden_channels=4), []
-    whole = type(mark).subset
+    whole = type(mark).turn
     monkeypatch.setattr(
-        type(mark), "subset", lambda self, step, n: turns.append(whole(self, step, n)) or turns[-1]
+        type(mark), "turn", lambda self, step, n: turns.append(whole(self, step, n)) or turns[-1]
     )
     mark.replace(recipe=Recipe(wait=0)).refresh(student, teacher, DataLoader(motifs.data, 4), epochs=1)
     assert len(turns) == 40
-    counts = np.bincount(np.concatenate(turns), minlength=16)
+    counts = np.bincount(np.concatenate([turn.carriers for turn in turns]), minlength=16)
     assert counts.sum() >= TURNS * 16
     assert counts.min() >= 40 // 4  # four steps go round once
 

@@ -31,8 +31,42 @@ def test_rewiring_keeps_degrees_and_features(graphs, swaps, seed):
     same(out.edge_ptr, g.edge_ptr)
     same(out.x, g.x)
     assert ((done >= 0) & (done <= swaps)).all()
-    assert len(stream.calls) <= 5 * swaps
-    assert all(len(bounds) == 3 * len(g) for bounds in stream.calls)
+    assert stream.drawn <= 5 * swaps * 3 * len(g)
+    assert stream.drawn % (3 * len(g)) == 0
+
+
+def _reference_rewire(graphs, swaps, draws, tries):
+    """One attempt after the other, one graph after the other, on sets of edges."""
+    lists = [sorted(tuple(sorted(edge)) for edge in graph.edges) for graph in graphs]
+    done = [0] * len(graphs)
+    bounds = [[max(len(edges) - less, 1) for edges in lists] for less in (0, 1)] + [[2] * len(graphs)]
+    for _ in range(swaps * tries):
+        if all(d == swaps for d, edges in zip(done, lists, strict=True) if len(edges) >= 2):
+            break
+        for number, (i, j, flip) in enumerate(draws.below(np.ravel(bounds)).reshape(3, -1).T.tolist()):
+            edges = lists[number]
+            if len(edges) < 2 or done[number] == swaps:
+                continue
+            j += j >= i
+            (a, b), (c, d) = edges[i], edges[j]
+            new = [(a, c), (d, b)] if flip else [(a, d), (c, b)]
+            new = [tuple(sorted(pair)) for pair in new]
+            if all(u != v and (u, v) not in edges for u, v in new):
+                edges[i], edges[j] = new
+                done[number] += 1
+    return [sorted(edges) for edges in lists], done
+
+
+@settings(max_examples=100)
+@given(random_graphs(), st.integers(0, 6), st.integers(1, 30), st.integers(0, 2**32))
+def test_rewiring_is_one_attempt_after_the_other(graphs, swaps, tries, seed):
+    stream, replay = Lcg(seed), Lcg(seed)
+    out, done = rewire(union(graphs), swaps, stream, tries)
+    edges, expected = _reference_rewire(graphs, swaps, replay, tries)
+    assert done.tolist() == expected
+    for number, one in enumerate(edges):
+        assert out.take([number]).edges.tolist() == [list(pair) for pair in one]
+    assert stream.state == replay.state  # nothing is drawn that was not needed
 
 
 @given(random_graphs(), st.integers(0, 2**32))
@@ -50,10 +84,10 @@ def test_rewiring_finishes_or_says_so():
     stream = Lcg()
     _, done = rewire(union([*stuck, *free]), 7, stream)
     assert done.tolist() == [0, 0, 0, 0, 7, 7, 7]
-    assert len(stream.calls) == 7 * 20  # the stuck are tried to the end
+    assert stream.drawn == 7 * 20 * 3 * 7  # the stuck are tried to the end
     stream = Lcg()
     assert rewire(union(free), 7, stream)[1].tolist() == [7, 7, 7]
-    assert len(stream.calls) < 7 * 20  # and nobody is tried once all are done
+    assert stream.drawn < 7 * 20 * 3 * 3  # and nobody is tried once all are done
 
 
 def test_rewiring_takes_exactly_the_swaps_there_are():

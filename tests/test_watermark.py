@@ -211,10 +211,10 @@ def look(model):
 def test_every_carrier_gets_its_turn(small, count, turn):
     mark = small
     turns = -(-mark.m // min(count, mark.m))
-    round_of = [mark.subset(turn * turns + step, count) for step in range(turns)]
+    round_of = [mark.turn(turn * turns + step, count).carriers for step in range(turns)]
     assert all(len(part) == len(set(part.tolist())) == min(count, mark.m) for part in round_of)
     assert set(np.concatenate(round_of).tolist()) == set(range(mark.m))
-    assert mark.subset(turn, count).tolist() == mark.subset(turn, count).tolist()
+    assert mark.turn(turn, count).carriers.tolist() == mark.turn(turn, count).carriers.tolist()
 
 
 def test_a_ratio_is_a_share_of_the_joint_batch(draw, motifs):

@@ -2,14 +2,15 @@
 
 What a model has learnt by heart about carriers need not pass to a student who never sees them; what it says
 about the task's own inputs does. The secret picks a direction in a space of public features; the scores of
-a marked model rise and fall along it, and so do those of whoever learns from them.
+a marked model rise and fall along it, and so do those of whoever learns from them. What the model said
+before it leaned is kept: against that even a faint lean shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,12 +22,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from invgnn import null
+from invgnn.errors import DataError
 from invgnn.features import Features
 from invgnn.query import Forward, Suspect, call, one_tensor, scores_on, without_gaps
 from invgnn.reading import Direction, log_scores
 from invgnn.secret import Stream
 
 CHUNK = 1024
+Scores: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,20 @@ class Channel:
 
     strength  how far the log-odds between the two halves of the classes move, in nats, for an input one
               standard deviation along the direction
+    before    class scores on the inputs of a model that does not lean yet, known before the direction was
     """
 
     features: Features
     direction: NDArray[np.float64]
     signs: Direction
     strength: float
+    before: Scores
 
     @classmethod
-    def draw(cls, stream: Stream, signs: Direction, data: Any, dimension: int, strength: float) -> Channel:
-        """The channel of a secret stream on the inputs of a task.
+    def draw(
+        cls, stream: Stream, signs: Direction, data: Any, dimension: int, strength: float, before: Scores
+    ) -> Channel:
+        """The channel of a secret stream on the inputs of a task; the stream must be bound to `before`.
 
         The direction is the shadow of a vector that knows nothing of the features' axes, so it does not
         matter how a machine's linear algebra signs or turns them.
@@ -80,7 +87,7 @@ class Channel:
         features = Features.fit(next(_batches(data, None)), level, dimension)
         words = (stream.words(len(features.axes)) >> np.uint64(11)).astype(np.float64)
         shadow = features.axes.numpy().T @ ndtri((words + 0.5) / 2.0**53)
-        return cls(features, shadow / np.linalg.norm(shadow), signs, strength)
+        return cls(features, shadow / np.linalg.norm(shadow), signs, strength, before)
 
     def along(self, batch: Any) -> Tensor:
         """How far every input lies along the direction, in standard deviations."""
@@ -95,26 +102,48 @@ class Channel:
         """A teacher who leans; distil it, for instance with `mark.refresh`, and the student is marked."""
         return _Leaning(self, teacher, forward)
 
-    def read(self, suspect: Suspect, data: Any, forward: Forward | None = None) -> Lean:
-        """Ask a suspect about inputs, by right the ones the mark was drawn from, and see how it leans.
+    def read(
+        self, suspect: Suspect, data: Any, forward: Forward | None = None, before: Scores | None = None
+    ) -> Lean:
+        """Ask a suspect about the inputs that the mark was drawn from, and see how it leans.
 
-        Evidence is exact for any inputs that were chosen without knowing the direction.
+        Other inputs do as well, with what the model said of those `before` it leaned. Evidence is exact for
+        any inputs and any such scores that were fixed without knowing the direction.
         """
-        features, said, classes = [], [], []
-        for batch in _batches(data, CHUNK):
-            scores = log_scores(scores_on(suspect, batch, forward)).log_softmax(-1)
-            signs = self.signs("logits", scores.shape[1]).to(scores)
-            said.append(torch.mv(scores, signs - signs.mean()).numpy())
-            classes.append(scores.argmax(-1).numpy())
-            features.append(self.features(batch).numpy())
-        known, answers = np.concatenate(features), standing(without_gaps(np.concatenate(said)))
-        within = answers - _means(answers, np.concatenate(classes))
+        known = np.concatenate([self.features(batch).numpy() for batch in _batches(data, CHUNK)])
+        before = self.before if before is None else before
+        if len(known) != len(before):
+            raise DataError(
+                f"{len(known)} inputs, but {len(before)} are known from before the model leaned",
+                "pass the data the mark was drawn from, or before= with scores on these",
+            )
+        scores = said_of(suspect, data, forward)
+        signs = self.signs("logits", scores.shape[1]).double().numpy()
+        answers = standing(without_gaps(scores @ (signs - signs.mean())))
+        answers = beyond(answers, before)
+        within = answers - _means(answers, scores.argmax(1))
         return Lean(
             cosine=_cosine(follow(known, answers), self.direction),
             within=_cosine(follow(known, within), self.direction),
             dimension=self.features.dimension,
             inputs=len(answers),
         )
+
+
+def said_of(suspect: Suspect, data: Any, forward: Forward | None = None) -> Scores:
+    """The log-probabilities that a suspect gives the classes of every input [inputs, classes]."""
+    said = [log_scores(scores_on(suspect, batch, forward)) for batch in _batches(data, CHUNK)]
+    return np.asarray(torch.cat(said).log_softmax(-1).numpy(), dtype=np.float64)
+
+
+def beyond(answers: NDArray[np.float64], before: Scores) -> NDArray[np.float64]:
+    """What is left of answers when all is taken out that follows from what a model said before.
+
+    By least squares, on where each input stood in every class and which class was on top.
+    """
+    top = before.argmax(1)[:, None] == np.arange(before.shape[1])
+    known = np.column_stack([np.ones(len(before)), top, *map(standing, before.T)])
+    return np.asarray(answers - known @ np.linalg.lstsq(known, answers, rcond=1e-9)[0])
 
 
 def standing(answers: NDArray[np.float64]) -> NDArray[np.float64]:

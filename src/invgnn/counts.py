@@ -25,10 +25,11 @@ def triangles(g: Graphs) -> Ints:
     if later.sum() > HUBS * len(g.edges):
         edge, _, v, w = _wedges(g)
         return _corner_sums(g, np.bincount(edge[adjacent(g, v, w)], minlength=len(g.edges)))
-    one, other = g.edges[np.repeat(place, later)], g.edges[ranges(place + 1, later), 1]
-    closed = adjacent(g, one[:, 1], other)
-    corners = np.concatenate([one[closed].ravel(), other[closed]])
-    return np.bincount(corners, minlength=g.num_nodes).astype(np.int64)
+    u, v = g.edges.T
+    one, other = np.repeat(place, later), ranges(place + 1, later)
+    closed = np.flatnonzero(adjacent(g, v[one], v[other]))
+    one, other = one[closed], other[closed]
+    return np.bincount(np.concatenate([u[one], v[one], v[other]]), minlength=g.num_nodes).astype(np.int64)
 
 
 def clustering(g: Graphs) -> Floats:

@@ -92,14 +92,14 @@ class Graphs:
         _check_widths([None if part.x is None else part.x.shape[1] for part in parts], "part")
         shift = offsets_of(np.array([part.num_nodes for part in parts], dtype=np.int64))
         x: list[NDArray[Any]] = [part.x for part in parts if part.x is not None]
-        return cls._sound(
+        return cls.unchecked(
             offsets_of(np.concatenate([part.sizes for part in parts])),
             np.concatenate([part.edges + by for part, by in zip(parts, shift, strict=False)]),
             _as_features(np.concatenate(x)) if x else None,
         )
 
     @classmethod
-    def _sound(cls, ptr: Ints, edges: Ints, x: Features | None) -> Graphs:
+    def unchecked(cls, ptr: Ints, edges: Ints, x: Features | None = None) -> Graphs:
         """Graphs made of graphs, which were checked when they came in."""
         made = object.__new__(cls)
         for name, value in (("ptr", ptr), ("edges", edges), ("x", x)):
@@ -114,10 +114,11 @@ class Graphs:
         chosen = np.atleast_1d(np.arange(self.num_graphs)[wanted])
         sizes, counts = self.sizes[chosen], np.diff(self.edge_ptr)[chosen]
         ptr = offsets_of(sizes)
-        edges = self.edges[ranges(self.edge_ptr[chosen], counts)]
+        # `take` has rows ten times as fast as square brackets.
+        edges = self.edges.take(ranges(self.edge_ptr[chosen], counts), axis=0)
         shift = np.repeat(ptr[:-1] - self.ptr[chosen], counts)
-        x = None if self.x is None else self.x[ranges(self.ptr[chosen], sizes)]
-        return Graphs._sound(ptr, edges + shift[:, None], x)
+        x = None if self.x is None else self.x.take(ranges(self.ptr[chosen], sizes), axis=0)
+        return Graphs.unchecked(ptr, edges + shift[:, None], x)
 
     def __len__(self) -> int:
         return self.num_graphs
@@ -163,11 +164,15 @@ class Graphs:
     @cached_property
     def csr(self) -> tuple[Ints, Ints]:
         """Offsets [N+1] and neighbours [2E], each node's neighbours ascending."""
-        source, target = self.directed()
+        source, target = self._arrows
         return offsets_of(np.bincount(source, minlength=self.num_nodes)), target
 
     def directed(self) -> Ints:
         """Both directions of every edge [2,2E], sorted by source, then target, as PyG has it."""
+        return self._arrows.copy()  # models may write into it
+
+    @cached_property
+    def _arrows(self) -> Ints:
         nodes = max(self.num_nodes, 1)
         u, v = self.edges.T
         keys = np.sort(np.concatenate([u * nodes + v, v * nodes + u]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, SuspectError
+from invgnn.graphs import Graphs
 from invgnn.parallel import peers
-from invgnn.query import as_batch, observe, unwrap
+from invgnn.query import as_batch, observe, to_batch, unwrap
 from invgnn.reading import Observation
 from invgnn.recipe import guarded
-from invgnn.teaching import Laid, lay, num_graphs, observed_loss
+from invgnn.teaching import num_graphs, observed_loss
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -29,8 +31,8 @@ _UNUSED = {"y", "n_id", "e_id"}  # labels, and numbers that PyG's loaders note f
 class Joint:
     """A task batch with carriers in it, for one forward pass and one loss."""
 
-    def __init__(self, mark: Watermark, task: Any, chosen: NDArray[np.int64] | None) -> None:
-        self.mark, self.chosen = mark, chosen
+    def __init__(self, mark: Watermark, task: Any, turn: Turn) -> None:
+        self.mark, self.carriers = mark, turn.carriers
         lost = _lost(task)
         if lost:
             raise DataError(
@@ -45,11 +47,14 @@ class Joint:
             )
         if mark.carriers.x is None:
             raise DataError("the carriers have no node features", "draw the mark from graphs with features")
-        self.carriers = np.arange(mark.m) if chosen is None else chosen
         self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
-        usual = np.arange(mark.m, mark.m + (0 if self.alone else len(mark.ordinary)))  # or the task graphs
-        self.batch = _joined(task, lay(mark, np.append(self.carriers, usual), task.x), self.tasks)
+        riders = _riders(mark, turn.order, task.x)
+        parts = [riders.part(turn.first, turn.last, self.nodes, self.tasks)]
+        if not self.alone:  # task graphs are ordinary inputs too
+            before = int(parts[0].ptr[-1]), self.tasks + len(self.carriers)
+            parts.append(riders.part(len(turn.order), len(riders.graphs), *before))
+        self.batch = _joined(task, parts)
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
 
@@ -66,7 +71,7 @@ class Joint:
             raise SuspectError("no forward pass was made", "call this joint batch on the model")
         first, last = self.tasks, self.tasks + len(self.carriers)
         usual = slice(first) if self.alone else slice(last, None)
-        return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.chosen)
+        return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.carriers)
 
     def guard(self, task_loss: Tensor) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
@@ -87,25 +92,80 @@ def _lost(task: Any) -> list[str]:
     ]
 
 
-def _joined(task: Any, extra: Laid, tasks: int) -> Any:
+class Turn(NamedTuple):
+    """Whose turn it is in a step: a stretch of carriers, in the order of their round."""
+
+    order: NDArray[np.int64]
+    first: int
+    last: int
+
+    @property
+    def carriers(self) -> NDArray[np.int64]:
+        """Their numbers."""
+        return self.order[self.first : self.last]
+
+
+class _Part(NamedTuple):
+    """A stretch of graphs, numbered to follow others, as tensors of a PyG batch."""
+
+    x: Tensor
+    edge_index: Tensor
+    batch: Tensor
+    ptr: Tensor
+
+
+@dataclass(frozen=True)
+class _Riders:
+    """Carriers in the order of a round and all ordinary inputs after them: any stretch is a few slices."""
+
+    graphs: Graphs
+    laid: Any
+
+    def part(self, first: int, last: int, nodes: int, graphs: int) -> _Part:
+        """The graphs from `first` to before `last`, to follow so many nodes and graphs."""
+        (start, end), links = self.graphs.ptr[[first, last]].tolist(), 2 * self.graphs.edge_ptr
+        return _Part(
+            self.laid.x[start:end],
+            self.laid.edge_index[:, links[first] : links[last]] + (nodes - start),
+            self.laid.batch[start:end] + (graphs - first),
+            self.laid.ptr[first + 1 : last + 1] + (nodes - start),
+        )
+
+
+def _riders(mark: Watermark, order: NDArray[np.int64], like: Tensor) -> _Riders:
+    """Laid out once a round, placed as a tensor is."""
+    held, place = mark.__dict__.setdefault("_riders", {}), (like.device, like.dtype)
+    if place not in held or held[place][0] is not order:
+        graphs = Graphs.concat([mark.carriers.take(order), mark.ordinary])
+        held[place] = order, _Riders(graphs, to_batch(graphs, like))
+    found: _Riders = held[place][1]
+    return found
+
+
+def _joined(task: Any, parts: list[_Part]) -> Any:
     nodes = int(task.num_nodes)
     own = getattr(task, "batch", None)
     own = task.x.new_zeros(nodes, dtype=torch.long) if own is None else own
     ptr = getattr(task, "ptr", None)
     ptr = torch.tensor([0, nodes], device=task.x.device) if ptr is None else ptr
-    if task.x.shape[1] != extra.x.shape[1]:
+    _check_features(task.x, parts[0].x)
+    x, edges, batch, ends = zip(*parts, strict=True)
+    return as_batch(
+        x=torch.cat([task.x, *x]),
+        edge_index=torch.cat([task.edge_index, *edges], dim=1),
+        batch=torch.cat([own, *batch]),
+        ptr=torch.cat([ptr, *ends]),
+    )
+
+
+def _check_features(task: Tensor, carriers: Tensor) -> None:
+    if task.shape[1] != carriers.shape[1]:
         raise DataError(
-            f"the batch has {task.x.shape[1]} features, the carriers {extra.x.shape[1]}",
+            f"the batch has {task.shape[1]} features, the carriers {carriers.shape[1]}",
             "draw the mark from the data the model is trained on",
         )
-    if task.x.is_floating_point() != extra.x.is_floating_point():
+    if task.is_floating_point() != carriers.is_floating_point():
         raise DataError(
-            f"the batch has features of type {task.x.dtype}, the carriers of {extra.x.dtype}",
+            f"the batch has features of type {task.dtype}, the carriers of {carriers.dtype}",
             "draw the mark from features as the model gets them: whole numbers or floats in both",
         )
-    return as_batch(
-        x=torch.cat([task.x, extra.x]),
-        edge_index=torch.cat([task.edge_index, extra.edge_index + nodes], dim=1),
-        batch=torch.cat([own, extra.batch + tasks]),
-        ptr=torch.cat([ptr, extra.ptr[1:] + nodes]),
-    )

@@ -5,9 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_DROPOUTS = {
+    functional.dropout,
+    functional.dropout1d,
+    functional.dropout2d,
+    functional.dropout3d,
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    torch.dropout,
+}
 
 
 @contextmanager
@@ -34,3 +47,13 @@ def seeded(seed: int) -> Iterator[None]:
         np.random.seed(seed % 2**32)  # noqa: NPY002 - PyG's generators read it
         torch.manual_seed(seed)
         yield
+
+
+class undropped(TorchFunctionMode):
+    """A block in which no dropout drops anything, wherever in a model it is called."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What torch asks before every call."""
+        if func in _DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        return func(*args, **(kwargs or {}))

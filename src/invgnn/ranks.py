@@ -18,6 +18,7 @@ from scipy.special import expit
 from invgnn.errors import ParameterError, SuspectError
 
 EXACT_RANK_UP_TO = 512
+WHOLE_UP_TO = 128  # answers whose subsets are counted in one table; of more, those of two halves are paired
 
 Row = tuple[int, NDArray[np.float64]]
 
@@ -88,9 +89,8 @@ def as_bits(bits: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _doubled_midranks(r: NDArray[np.float64]) -> NDArray[np.int64]:
-    _, where, count = np.unique(r, return_inverse=True, return_counts=True)
-    doubled: NDArray[np.int64] = 2 * np.cumsum(count) - count + 1
-    return doubled[where]
+    ordered = np.sort(r)
+    return np.searchsorted(ordered, r, "left") + np.searchsorted(ordered, r, "right") + 1
 
 
 @lru_cache(maxsize=2)  # answers without ties all share one table
@@ -122,7 +122,7 @@ def _count_tail(ranks: list[int], n: int, s: int) -> float:
     """How many n-subsets of the ascending ranks sum to at least s: additions only, so no loss."""
     step = math.gcd(*(rank - ranks[0] for rank in ranks)) or 1
     w = [(rank - ranks[0]) // step for rank in ranks]
-    need, half = (s - n * ranks[0]) // step, len(w) // 2
+    need, half = (s - n * ranks[0]) // step, len(w) // 2 if len(w) > WHOLE_UP_TO else 0
     lower = _subsets(tuple(w[:half]))
     upper = _tails(tuple(x - w[half] for x in w[half:]))
     sizes = range(max(0, n - len(w) + half), min(n, half) + 1)

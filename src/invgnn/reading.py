@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -115,12 +116,20 @@ def log_scores(scores: Tensor) -> Tensor:
     scores = full(scores)
     if scores.dim() == 1 or scores.shape[-1] == 1:
         scores = _two_columns(scores.reshape(-1))
+    if _improbable(scores):
+        return scores
     rows = _finite(scores)
     rounding = min(ROUNDING * rows.shape[-1], MOST_ROUNDING)
     probable = bool(((rows >= 0) & (rows <= 1)).all()) and bool(
         ((rows.sum(-1) - 1).abs() <= rounding).all()
     )
     return scores.clamp(min=PROBABILITY_FLOOR).log() if probable else scores
+
+
+def _improbable(scores: Tensor) -> bool:
+    """Whether the extremes show that these are no probabilities: all finite, and some outside [0, 1]."""
+    low, high = (float(value) for value in scores.detach().aminmax()) if scores.numel() else (0.0, 0.0)
+    return -math.inf < low and high < math.inf and (low < 0 or high > 1)
 
 
 def _finite(scores: Tensor) -> Tensor:
@@ -181,7 +190,7 @@ def pooled(seen: Observation, reading: Reading) -> Tensor:
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
     """The standard deviation of the answers of some graphs along a random direction, without gradient."""
     values = pooled(seen, reading)[rows].detach()
-    return values.var(dim=0, unbiased=False).mean().sqrt()
+    return torch.as_tensor(torch.linalg.vector_norm(values - values.mean(0)) / math.sqrt(values.numel()))
 
 
 def _label_odds(seen: Observation, direction: Direction) -> Tensor:

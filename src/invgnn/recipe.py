@@ -114,10 +114,12 @@ def standardise(answers: Tensor, ordinary: Tensor, natural: Tensor | float = 0.0
     cannot drive embeddings away; the `natural` spread along other directions is a floor, so shrinking
     the spread along this one gains nothing either.
     """
-    spread = ordinary.std(unbiased=False) if ordinary.numel() > 1 else ordinary.new_ones(())
-    floor = 1e-3 * ordinary.detach().abs().mean() + 1e-6
-    floor = torch.maximum(floor, NATURAL_SHARE * torch.as_tensor(natural).to(floor))
-    return (answers - ordinary.mean()) / torch.maximum(spread, floor)
+    spread, mean = torch.std_mean(ordinary, correction=0)
+    with torch.no_grad():
+        floor = 1e-3 * ordinary.abs().mean() + 1e-6
+        floor = torch.maximum(floor, NATURAL_SHARE * torch.as_tensor(natural).to(floor))
+        floor = floor if ordinary.numel() > 1 else torch.ones_like(floor)
+    return (answers - mean) / torch.maximum(spread, floor)
 
 
 NAT_SHARE = 0.25
@@ -204,9 +206,12 @@ def _pairs(
     return [(wanted[i], (filled[i], filled[size + i])) for i in used.nonzero().view(-1).tolist()]
 
 
-def _weights(pairs: Sequence[tuple[Tensor, ...]], cap: float | None) -> tuple[float, float]:
+def _weights(pairs: Sequence[tuple[Tensor, Tensor]], cap: float | None) -> tuple[float, float]:
     """How much of the task's gradient frees the mark's of opposition, and the share of the rest to keep."""
-    size, agree, strength = _dot(pairs, 0, 0), _dot(pairs, 0, 1), _dot(pairs, 1, 1)
+    task, mark = (_flat(side) for side in zip(*pairs, strict=True))
+    size, agree, strength = (
+        float(one.dot(other)) for one, other in ((task, task), (task, mark), (mark, mark))
+    )
     back = max(0.0, -agree / size) if size > 0 else 0.0
     free = max(0.0, strength - back * back * size) ** 0.5
     return back, 1.0 if cap is None or free == 0 else min(1.0, cap * size**0.5 / free)
@@ -218,13 +223,10 @@ def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]
     return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
 
 
-def _dot(pairs: Sequence[tuple[Tensor, ...]], one: int, other: int) -> float:
-    """Sum of products in double precision: half-precision gradients would vanish."""
-    return float(sum((_wide(pair[one]) * _wide(pair[other])).sum().item() for pair in pairs))
-
-
-def _wide(values: Tensor) -> Tensor:
-    return values.double() if values.device.type in {"cpu", "cuda"} else values.float()  # not all have them
+def _flat(gradients: Sequence[Tensor]) -> Tensor:
+    """End to end in double precision, where there is one: products of half-precision numbers vanish."""
+    flat = torch.cat([g.reshape(-1).to(gradients[0].device) for g in gradients])
+    return flat.double() if flat.device.type in {"cpu", "cuda"} else flat.float()
 
 
 class _Given(torch.autograd.Function):

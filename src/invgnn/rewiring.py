@@ -6,34 +6,35 @@ import numpy as np
 
 from invgnn.counts import component_of_node
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, key_edges, offsets_of, ranges, unkey_edges
+from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, offsets_of, ranges, unkey_edges
 
 
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
     """The graphs after `swaps` degree-preserving double-edge swaps each, and how many succeeded.
 
-    A graph gets at most `tries * swaps` attempts. Every attempt draws for all graphs of the batch
-    in one call (edge, other edge, flip: 3 G numbers), until all graphs are done; so the result
-    hangs on the batch and the stream alone. Features stay on their nodes.
+    A graph gets at most `tries * swaps` attempts. Every attempt takes 3 G numbers (edge, other edge and
+    flip, for all graphs of the batch), until all graphs are done; so the result hangs on the batch and
+    the stream alone. Attempts that are certain to come are drawn together. Features stay on their nodes.
     """
     if swaps < 0 or tries < 1:
         raise ParameterError(f"swaps={swaps}, tries={tries}", "use swaps >= 0 and tries >= 1")
     count = np.diff(g.edge_ptr)
     bounds = np.concatenate([np.maximum(count, 1), np.maximum(count - 1, 1), 0 * count + 2])
-    state = _Rewiring(g, swaps)
-    for number in range(swaps * tries):
-        if not state.wanting:
-            break
-        drawn = draws.below(bounds).reshape(3, -1)
-        if number == 2 * swaps:
+    state, left = _Rewiring(g, swaps), swaps * tries
+    while attempts := min(state.certain, left):
+        state.attempt(draws.below(np.tile(bounds, attempts)).reshape(attempts, 3, -1))
+        left -= attempts
+        if not state.looked_through:
             state.let_go()
-        if len(state.live):
-            state.attempt(drawn)
-    return Graphs(g.ptr, unkey_edges(np.sort(state.keys), g.num_nodes), g.x), state.done
+    return Graphs.unchecked(g.ptr, unkey_edges(np.sort(state.keys), g.num_nodes), g.x), state.done
 
 
 LOOKED_THROUGH = 64
 """The most edges of a graph that is looked through for any possible swap once several have failed."""
+AHEAD = 1 << 9
+"""How many attempts, of all graphs together, are looked at for the next that succeeds."""
+TOGETHER = 1 << 15
+"""How many attempts, of all graphs together, are drawn in one call at most."""
 
 
 class _Rewiring:
@@ -44,38 +45,50 @@ class _Rewiring:
         self.start, self.count = g.edge_ptr[:-1], np.diff(g.edge_ptr)
         (self.u, self.v), self.keys = g.edges.T.copy(), g.edge_keys.copy()
         self.done = np.zeros(g.num_graphs, dtype=np.int64)
-        self.stuck = False
-        self._watch(np.flatnonzero(self.count >= 2))
-
-    def _watch(self, live: Ints) -> None:
-        self.live, self.base, sizes = live, self.start[live], self.count[live]
-        self.edge = ranges(self.base, sizes)
-        self.owner = np.repeat(np.arange(len(live)), sizes)
+        self.live = np.flatnonzero(self.count >= 2)
+        self.stuck = self.looked_through = False
 
     @property
-    def wanting(self) -> bool:
-        """Whether some graph has fewer swaps than it should, be it past help."""
-        return len(self.live) > 0 or self.stuck
+    def certain(self) -> int:
+        """How many attempts are sure to come, whatever becomes of them; beside a stuck graph, all."""
+        if self.stuck:
+            return max(1, TOGETHER // len(self.done))
+        return int((self.swaps - self.done[self.live]).max(initial=0))
 
     def attempt(self, drawn: Ints) -> None:
-        """One attempt in every live graph: edge, other edge, flip."""
-        first, second, flip = drawn.take(self.live, axis=1)
-        both = np.array([first, second + (second >= first)]) + self.base  # numpy's stack takes far longer
+        """Some attempts [A,3,G] in every live graph: edge, other edge, flip."""
+        # An attempt that fails changes nothing, so every graph looks ahead to its next that succeeds.
+        end, live = len(drawn), self.live
+        at = np.zeros(len(live), dtype=np.int64)
+        while len(live):
+            ahead = at + np.arange(min(end, 1 + AHEAD // len(live)))[:, None]
+            first, second, flip = drawn.swapaxes(0, 1)[:, np.minimum(ahead, end - 1), live]
+            both = np.array([first, second + (second >= first)]) + self.start[live]
+            ends, good = self._swapped(both, flip > 0, live)
+            good &= ahead < end
+            found = good.argmax(axis=0), np.arange(len(live))
+            hit = good[found]
+            self._swap(both[:, *found][:, hit], ends[:, :, *found][:, :, hit])
+            self.done[live[hit]] += 1
+            at = np.where(hit, ahead[found], ahead[-1]) + 1
+            more = (at < end) & (self.done[live] < self.swaps)
+            live, at = live[more], at[more]
+        self.live = self.live[self.done[self.live] < self.swaps]
+
+    def _swapped(self, both: Ints, turned: Bools | bool, graphs: Ints) -> tuple[Ints, Bools]:
+        """The ends (lower, higher) of two edges each after a swap, and whether it is allowed."""
         (a, c), (b, d) = self.u[both], self.v[both]
-        turned = flip > 0
-        tail, head = np.array([a, np.where(turned, d, c)]), np.array([np.where(turned, c, d), b])
-        low, high = np.minimum(tail, head), np.maximum(tail, head)
-        new = low * self.nodes + high
+        one, other = np.array([a, np.where(turned, d, c)]), np.array([np.where(turned, c, d), b])
+        low, high = np.minimum(one, other), np.maximum(one, other)
         # No loops, no doubles; where a = c or b = d the "new" edges are the old ones, so present.
-        good = (low < high).all(axis=0) & ~_present(self.keys[self.edge], self.owner, *new)
-        if not good.any():
-            return
-        old = both[:, good]
-        self.u[old], self.v[old], self.keys[old] = low[:, good], high[:, good], new[:, good]
-        self.done[self.live[good]] += 1
-        left = self.done[self.live] < self.swaps
-        if not left.all():
-            self._watch(self.live[left])
+        known = np.sort(self.keys[ranges(self.start[graphs], self.count[graphs])])
+        new = low * self.nodes + high
+        present = known.take(np.searchsorted(known, new), mode="clip") == new
+        return np.array([low, high]), ((low < high) & ~present).all(axis=0)
+
+    def _swap(self, edges: Ints, ends: Ints) -> None:
+        self.u[edges], self.v[edges] = ends
+        self.keys[edges] = ends[0] * self.nodes + ends[1]
 
     def let_go(self) -> None:
         """Stop trying graphs without a single possible swap.
@@ -85,35 +98,19 @@ class _Rewiring:
         idle = (self.done[self.live] == 0) & (self.count[self.live] <= LOOKED_THROUGH)
         hopeless = np.zeros(len(idle), dtype=np.bool_)
         hopeless[idle] = ~self._swappable(self.live[idle])
-        self.stuck = bool(hopeless.any())
-        self._watch(self.live[~hopeless])
+        self.stuck, self.looked_through = bool(hopeless.any()), True
+        self.live = self.live[~hopeless]
 
     def _swappable(self, graphs: Ints) -> Bools:
         """Whether any two edges of each graph can be swapped."""
         sizes = self.count[graphs]
         place = ranges(self.start[graphs], sizes)
         later = np.repeat(self.start[graphs] + sizes, sizes) - place - 1
-        one, other = np.repeat(place, later), ranges(place + 1, later)
-        known = np.sort(self.keys[place])
-
-        def free(x: Ints, y: Ints) -> Bools:
-            key = key_edges(x, y, self.nodes)
-            found = np.minimum(np.searchsorted(known, key), max(len(known) - 1, 0))
-            return np.not_equal(x, y) & np.not_equal(known[found], key)
-
-        a, b, c, d = self.u[one], self.v[one], self.u[other], self.v[other]
-        good = (free(a, d) & free(c, b)) | (free(a, c) & free(d, b))
+        both = np.array([np.repeat(place, later), ranges(place + 1, later)])
+        good = self._swapped(both, False, graphs)[1] | self._swapped(both, True, graphs)[1]
         able = np.zeros(len(graphs), dtype=np.bool_)
         able[np.repeat(np.repeat(np.arange(len(graphs)), sizes), later)[good]] = True
         return able
-
-
-def _present(keys: Ints, owner: Ints, one: Ints, other: Ints) -> Bools:
-    """Whether either new edge of each graph is among its keys, given whose each key is."""
-    # Comparing with all edges of the graph costs O(E) and needs neither a dense matrix nor a sort.
-    found = np.zeros(len(one), dtype=np.bool_)
-    found[owner[(keys == one[owner]) | (keys == other[owner])]] = True
-    return found
 
 
 def sample_subgraphs(g: Graphs, count: int, draws: Draws, low: int = 12, high: int = 32) -> Graphs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Graphs, offsets_of, ranges
+from invgnn.graphs import Graphs
 from invgnn.perception import PerceptionHead, gradient_penalty
 from invgnn.query import observe, politely, to_batch, unwrap, weight_of
 from invgnn.randomness import kept, seeded
@@ -109,37 +109,6 @@ def _direction(mark: Watermark) -> Direction:
         return torch.as_tensor(held[access, width])
 
     return direction
-
-
-class Laid(NamedTuple):
-    """Graphs end to end, as the tensors of a PyG batch."""
-
-    x: Tensor
-    edge_index: Tensor
-    batch: Tensor
-    ptr: Tensor
-
-
-def lay(mark: Watermark, chosen: NDArray[np.int64], like: Tensor) -> Laid:
-    """The chosen of carriers and, numbered after them, ordinary inputs, placed as a tensor is."""
-    held = mark.__dict__.setdefault("_laid", {})
-    place = like.device, like.dtype
-    if place not in held:
-        graphs = Graphs.concat([mark.carriers, mark.ordinary])
-        held[place] = graphs, to_batch(graphs, like)
-    graphs, whole = held[place]
-    sizes, links = graphs.sizes[chosen], 2 * np.diff(graphs.edge_ptr)[chosen]
-    ptr = offsets_of(sizes)
-    rows = ranges(graphs.ptr[chosen], sizes)
-    columns = ranges(2 * graphs.edge_ptr[chosen], links)
-    shift = np.repeat(ptr[:-1] - graphs.ptr[chosen], links)
-
-    def placed(numbers: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(numbers).to(like.device)
-
-    edges = whole.edge_index.index_select(1, placed(columns)) + placed(shift)
-    graph = np.repeat(np.arange(len(chosen)), sizes)
-    return Laid(whole.x.index_select(0, placed(rows)), edges, placed(graph), placed(ptr))
 
 
 def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:

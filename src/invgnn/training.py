@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from torch_geometric.data import Data
 
 from invgnn.parallel import peers
 from invgnn.query import as_batch, call, politely, unwrap, weight_of
-from invgnn.randomness import seeded
+from invgnn.randomness import seeded, undropped
 from invgnn.recipe import distillation_loss, guarded
 from invgnn.tasks import Task
 
@@ -97,23 +98,12 @@ def train(
 
     A mark joins in after its recipe's first steps and needs time to settle: with one, only the last
     quarter of the epochs is eligible. `select=False` keeps the last epoch. A mark with a second channel
-    takes twice as long: the model first learns the task alone, then from its own scores, leaning.
+    needs a model that knows the task, and `mark.remember(model, task.data)`: it is then taught not the
+    labels but the scores it gave before, leaning, and without dropout: there is no noise in them to fit.
     """
-    lessons = None
-    if mark is not None and mark.function:
-        train(
-            model,
-            task,
-            epochs=epochs,
-            lr=lr,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            seed=seed,
-            select=select,
-            progress=progress and (lambda done, total: progress(done, 2 * total)),
-        )
-        lessons = _leaning(model, task, mark)
+    lessons = None if mark is None or mark.function is None else _lessons(task, mark)
     history, task = History(), placed(task, model)
+    lessons = None if lessons is None else lessons.to(task.train.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
     held = Collated(task.graphs) if task.level == "graph" else None
     numbered = None if held is None or lessons is None else held.numbered()
@@ -124,7 +114,7 @@ def train(
         first = min(mark.recipe.wait, epochs * steps // 5)
         mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, batch_size))
         _fits(model, task, mark, held)
-    with seeded(seed):
+    with seeded(seed), nullcontext() if lessons is None else undropped():
         for epoch in range(epochs):
             model.train()
             total, marked = 0.0, 0.0
@@ -148,8 +138,7 @@ def train(
                 history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
                 best = {k: v.detach().clone() for k, v in model.state_dict().items()}
             if progress:
-                before = 0 if lessons is None else epochs
-                progress(before + epoch + 1, before + epochs)
+                progress(epoch + 1, epochs)
     if best:
         model.load_state_dict(best)
     model.eval()
@@ -184,15 +173,13 @@ def _step(
     return task_loss(call(model, batch)), mark.loss(model, step=step, beside=batch, at=shift)
 
 
-@torch.no_grad()
-def _leaning(model: nn.Module, task: Task, mark: Watermark) -> Tensor:
-    """What a model that knows the task says of its inputs, leaning along the mark's direction."""
+def _lessons(task: Task, mark: Watermark) -> Tensor:
+    """What the model said of the task's inputs before, leaning along the mark's direction."""
     channel = mark.channel(task.data)
-    with politely(model):
-        if task.level == "node":
-            return channel.lean(call(model, task.graphs[0]), task.graphs[0])
-        batch = Collated(task.graphs).batch(task.train)
-        said = channel.lean(call(model, batch), batch)
+    batch = task.graphs[0] if task.level == "node" else Collated(task.graphs).batch(task.train)
+    said = channel.lean(torch.from_numpy(channel.before).float().to(batch.edge_index.device), batch)
+    if task.level == "node":
+        return said
     return said.new_zeros(len(task.graphs), said.shape[1]).index_copy(0, task.train, said)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from invgnn import files, null
 from invgnn.carriers import Carriers, Reference, Sampler, distinct
-from invgnn.channel import Channel
+from invgnn.channel import Channel, Scores, said_of
 from invgnn.context import FORMAT, bind, check_context
-from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
+from invgnn.errors import DataError, FileError, InvgnnError, ParameterError, SuspectError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
-from invgnn.joint import Joint
+from invgnn.joint import Joint, Turn
 from invgnn.parallel import peers, shared
 from invgnn.query import Forward, Suspect, ask, unwrap
-from invgnn.reading import Access, Reading
+from invgnn.reading import Access, Direction, Reading
 from invgnn.recipe import Recipe, guarded, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
@@ -73,6 +73,7 @@ class Watermark:
     recipe: Recipe = field(default_factory=Recipe)
     rejected: dict[str, int] = field(default_factory=dict)
     forward: Forward | None = None
+    before: Scores | None = None
 
     def __post_init__(self) -> None:
         """An unsound mark cannot be made: what is counted, read and compared is checked here."""
@@ -83,6 +84,8 @@ class Watermark:
             raise ParameterError("some carriers are the same graph", "draw the mark anew")
         if int(self.bits.sum()) * 2 != self.m:
             raise ParameterError("the key is not balanced", "draw the mark anew")
+        if self.before is not None:
+            _check_scores(self.before, self.function)
 
     @classmethod
     def draw(
@@ -169,7 +172,7 @@ class Watermark:
         """How many carriers, and so bits."""
         return int(self.context["m"])
 
-    @property
+    @cached_property
     def bound(self) -> str:
         """Digest of the context every derivation is bound to."""
         return bind(self.context)
@@ -205,13 +208,19 @@ class Watermark:
             return self.perceived
         return keyed_targets(self.perceived, self.bits, self.context["gap"])
 
-    def direction(self, access: str, width: int) -> Tensor:
-        """The secret's ±1 vector for reading `width` numbers; half of them +1 for class scores."""
-        stream = self.secret.derive("projection", self.bound, access, width)
-        if access == "embedding":
-            return torch.from_numpy(np.array(stream.signs(width), dtype=np.float64))
-        signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)
-        return torch.from_numpy(signs[stream.permutation(width)])
+    @cached_property
+    def direction(self) -> Direction:
+        """The secret's ±1 vector for an access level and a width; half of them +1 for class scores."""
+
+        @cache
+        def derived(access: str, width: int) -> Tensor:
+            stream = self.secret.derive("projection", self.bound, access, width)
+            if access == "embedding":
+                return torch.from_numpy(np.array(stream.signs(width), dtype=np.float64))
+            signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)
+            return torch.from_numpy(signs[stream.permutation(width)])
+
+        return derived
 
     def reading(self, access: Access | None = None) -> Reading:
         """The declared reading at an access level, by default the first."""
@@ -260,16 +269,39 @@ class Watermark:
         size = self.context.get("function")
         return None if size is None else int(size)
 
+    def remember(self, model: nn.Module, data: Any) -> Watermark:
+        """The same mark, bound to what a model that knows its task says of the data before it leans.
+
+        Teach the result and keep it: the direction of the second channel derives from those scores.
+        """
+        if self.before is not None:
+            raise ParameterError(
+                "this mark remembers a model already", "teach it as it is, or draw another"
+            )
+        self._check_data(data)
+        said = said_of(model, data, self.forward)
+        if not np.isfinite(said).all():
+            raise SuspectError("some scores of the model are NaN or infinite", "train it, then remember it")
+        return replace(self, before=said)
+
     def channel(self, data: Any) -> Channel:
         """The second channel on the data that this mark was drawn from."""
+        self._check_data(data)
+        if self.before is None or self.function is None:
+            raise ParameterError(
+                "this mark does not know yet what the model says before it leans",
+                "train the model without the mark, then mark = mark.remember(model, data), and teach that",
+            )
+        stream = self.secret.derive("function", self.bound, _digest(self.before))
+        return Channel.draw(stream, self.direction, data, self.function, self.recipe.lean, self.before)
+
+    def _check_data(self, data: Any) -> None:
         if self.function is None:
             raise ParameterError("this mark has no second channel", "draw it with function=128")
         if Reference.of(data).digest != self.context["reference"]:
             raise DataError(
                 "these are not the inputs that the mark was drawn from", "pass the same training data"
             )
-        stream = self.secret.derive("function", self.bound)
-        return Channel.draw(stream, self.direction, data, self.function, self.recipe.lean)
 
     # -- embedding ----------------------------------------------------------------------------
 
@@ -292,7 +324,8 @@ class Watermark:
         Of a `DistributedDataParallel` model pass the wrapper: the gradient is the mean over its processes,
         however the loss is sent backward.
         """
-        return shared(own_loss(self, model, self._chosen(beside, step), at or {}), model)
+        chosen = None if self.recipe.ratio is None else self._turn(beside, step).carriers
+        return shared(own_loss(self, model, chosen, at or {}), model)
 
     def guard(self, model: nn.Module, task_loss: Tensor, **options: Any) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's.
@@ -309,7 +342,7 @@ class Watermark:
         All of them ride along, or with `recipe.ratio` a share that changes with the number of the
         optimiser `step`.
         """
-        return Joint(self, batch, self._chosen(batch, step))
+        return Joint(self, batch, self._turn(batch, step))
 
     def refresh(
         self,
@@ -347,33 +380,46 @@ class Watermark:
             progress=progress,
         )
 
-    def _chosen(self, batch: Any, step: int | None) -> NDArray[np.int64] | None:
+    def _turn(self, batch: Any, step: int | None) -> Turn:
         if self.recipe.ratio is None:
-            return None
+            return Turn(self._everyone, 0, self.m)
         if batch is None or step is None:
             raise ParameterError(
                 "with a ratio the carriers take turns: a share of which batch, at which step?",
                 "pass the batch and the number of the optimiser step",
             )
         if self.context["level"] == "node":  # one graph has no share to speak of: a share of the carriers
-            return self.subset(step, max(1, round(self.recipe.ratio * self.m)))
+            return self.turn(step, max(1, round(self.recipe.ratio * self.m)))
         share = self.recipe.ratio / (1 - self.recipe.ratio)
-        return self.subset(step, max(1, round(share * num_graphs(batch))))
+        return self.turn(step, max(1, round(share * num_graphs(batch))))
 
-    def subset(self, step: int, count: int) -> NDArray[np.int64]:
+    def turn(self, step: int, count: int) -> Turn:
         """Carriers of one step, always `count`: in every round of steps all get their turn."""
         count = min(count, self.m)
         turns = -(-self.m // count)
-        order = self.secret.derive("steps", self.bound, step // turns).permutation(self.m)
-        start = (step % turns) * count
-        return order.take(np.arange(start, start + count), mode="wrap")
+        first = (step % turns) * count
+        return Turn(self._order(step // turns, turns * count), first, first + count)
+
+    @cached_property
+    def _everyone(self) -> NDArray[np.int64]:
+        return np.arange(self.m)
+
+    def _order(self, number: int, size: int) -> NDArray[np.int64]:
+        """All carriers in the order of a round, the first once more to make up the last turn."""
+        held = self.__dict__.get("_held_order")
+        if held is None or held[0] != (number, size):
+            order = self.secret.derive("steps", self.bound, number).permutation(self.m)
+            held = (number, size), order.take(np.arange(size), mode="wrap")
+            self.__dict__["_held_order"] = held
+        return np.asarray(held[1])
 
     # -- files --------------------------------------------------------------------------------
 
     @cached_property
     def digest(self) -> str:
         """Digest of what the mark is: its context and all it asks about, not the secret."""
-        parts = (self.bound, self.carriers.digest(), self.ordinary.digest())
+        parts = [self.bound, self.carriers.digest(), self.ordinary.digest()]
+        parts += [] if self.before is None else [_digest(self.before)]
         return hashlib.sha256("".join(parts).encode()).hexdigest()
 
     def save(
@@ -393,8 +439,9 @@ class Watermark:
             "scale": [self.scale.low, self.scale.high],
             "digest": self.digest,
         }
-        tensors = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
+        tensors: dict[str, NDArray[Any]] = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
         tensors |= _pack("carriers", self.carriers) | _pack("ordinary", self.ordinary)
+        tensors |= {} if self.before is None else {"before": self.before}
         files.write(path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite)
 
     @classmethod
@@ -413,6 +460,7 @@ class Watermark:
                 recipe=Recipe.recall(held.body["recipe"]),
                 rejected=held.body["rejected"],
                 forward=forward,
+                before=held.tensors.get("before"),
             )
             if mark.digest != held.body["digest"]:
                 raise ParameterError("its digest is not that of its content")
@@ -433,6 +481,18 @@ class Watermark:
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
         )
+
+
+def _check_scores(before: Scores, function: int | None) -> None:
+    if function is None:
+        raise ParameterError("scores are remembered for a second channel only", "draw with function=128")
+    if before.ndim != 2 or before.dtype != np.float64 or not np.isfinite(before).all():
+        raise ParameterError("remembered scores are one finite row per input", "remember a model anew")
+
+
+def _digest(scores: Scores) -> str:
+    shape = ",".join(map(str, scores.shape)).encode()
+    return hashlib.sha256(shape + np.ascontiguousarray(scores, dtype="<f8").tobytes()).hexdigest()
 
 
 def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:

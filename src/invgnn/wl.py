@@ -46,10 +46,12 @@ def wl_hash(g: Graphs, labels: ArrayLike | None = None, rounds: int = 3) -> Word
 
 
 def _hash_lane(g: Graphs, labels: Words, rounds: int, lane: int) -> Words:
-    offsets, neighbours = g.csr
+    ends, others = g.edges.T.ravel(), g.edges.T[::-1].ravel()
     colour = _mix(labels, lane)
     for _ in range(rounds):
-        colour = _mix(colour * _OWN[lane] + sum_runs(colour.take(neighbours), offsets), lane)
+        around = colour * _OWN[lane]
+        np.add.at(around, ends, colour.take(others))  # wraps as it should, and needs no sorted neighbours
+        colour = _mix(around, lane)
     return _mix(sum_runs(_mix(colour, lane), g.ptr) + g.sizes.astype(np.uint64) * _OWN[lane], lane)
 
 

@@ -86,6 +86,9 @@ def embed(
     The model learns its task and the mark together; then it is read once, so that you see what a
     verdict on it would say. In your own training loop this is one line instead:
     loss = task_loss + mark.loss(model)
+
+    For a mark with a second channel the model first learns its task alone, and the mark's file is
+    written anew: from then on it remembers what the model said before it was marked.
     """
     if output is not None and not dry_run:
         check_output(output, overwrite)
@@ -98,6 +101,7 @@ def embed(
     passphrase = open_passphrase(mark, passphrase_file)
 
     from dataclasses import replace
+    from functools import partial
 
     from invgnn.models import save_model
     from invgnn.tasks import load_task, new_model, parse_setting
@@ -107,6 +111,7 @@ def embed(
 
     name, backbone = parse_setting(task)
     held = Watermark.load(mark, passphrase)
+    drawn = held.recipe
     if beta is not None:
         held = held.replace(recipe=replace(held.recipe, beta=beta))
     loaded = load_task(name, seed)
@@ -119,10 +124,17 @@ def embed(
     if dry_run:
         return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed)
     assert output is not None  # noqa: S101 -- checked above, before anything was loaded
-    with progress("training", epochs * (2 if held.function else 1)) as tick:
-        history = train(
-            model, loaded, held, epochs=epochs, lr=rate, seed=seed, progress=lambda done, total: tick(1)
+    learn = partial(train, model, loaded, epochs=epochs, lr=rate, seed=seed)
+    if held.function and held.before is None:
+        if not start:
+            with progress("training without the mark", epochs) as tick:
+                learn(progress=lambda done, total: tick(1))
+        held = held.remember(model, loaded.data)
+        held.replace(recipe=drawn).save(
+            mark, passphrase, insecure_no_passphrase=passphrase is None, overwrite=True
         )
+    with progress("training", epochs) as tick:
+        history = learn(held, progress=lambda done, total: tick(1))
     verdict = verify(model, held, data=loaded.data if held.function else None)
     matches = {r.access: held.weigh(held.read(model, r.access)).t for r in held.readings}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
