@@ -15,10 +15,10 @@ from scipy.stats import beta, chi2, kstest
 from torch import nn
 from torch_geometric.data import Batch
 
-from invgnn import null
-from invgnn.channel import Channel, Lean, beyond, said_of, standing
+from invgnn import files, null
+from invgnn.channel import Channel, Lean, Memory, beyond, standing
 from invgnn.edits import Distil
-from invgnn.errors import DataError, ParameterError, SuspectError
+from invgnn.errors import DataError, FileError, ParameterError
 from invgnn.features import Features
 from invgnn.query import scores_on
 from invgnn.recipe import Recipe
@@ -87,13 +87,11 @@ def test_a_channel_that_says_nothing_does_not_help():
     assert null.log_p_channels([math.log(1e-9), 0.0]) > math.log(1e-9)
 
 
-@pytest.mark.parametrize("kin", ["the remembered model", "a stranger"])
+@pytest.mark.parametrize("kin", ["an unmarked copy, trained on", "a stranger"])
 def test_p_of_innocent_models_is_uniform_over_secrets(channel, plain, motifs, kin):
     """One unmarked model, five hundred owners."""
-    model = plain
-    if kin == "a stranger":
-        model = new_model(motifs, "GIN", 7)
-        train(model, motifs, epochs=3)
+    model = new_model(motifs, "GIN", 7) if kin == "a stranger" else copy.deepcopy(plain)
+    train(model, motifs, epochs=3)
     rng = np.random.default_rng(3)
     directions = rng.standard_normal((500, 32))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -194,8 +192,8 @@ def test_a_faint_lean_shows_against_what_was_said_before(channel, plain, motifs)
     """A tenth of a nat drowns in a model's own opinions, unless those are known."""
     batch = Batch.from_data_list(motifs.data)
     faint = replace(channel, strength=0.1).lean(scores_on(plain, batch), batch)
-    blind = np.zeros_like(channel.before)
-    against, alone = (channel.read(Says(faint), motifs.data, before=b).bits() for b in (None, blind))
+    blind = replace(channel, before=np.zeros_like(channel.before))
+    against, alone = (one.read(Says(faint), motifs.data).bits() for one in (channel, blind))
     assert against > 20 > alone
 
 
@@ -215,8 +213,34 @@ def test_nothing_is_left_of_what_was_said_before(before, seed):
 def test_inputs_that_nothing_was_said_about_are_refused(channel, plain, motifs):
     with pytest.raises(DataError, match="pass the data"):
         channel.read(plain, motifs.data[:50])
-    fresh = said_of(plain, motifs.data[:100])
-    assert channel.read(plain, motifs.data[:100], before=fresh).inputs == 100
+
+
+def test_what_a_model_said_itself_leaves_no_rounding_to_read(channel, plain, motifs):
+    lean = channel.read(plain, motifs.data)
+    assert (lean.cosine, lean.within, lean.bits()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("change", ["an edge twice", "another feature", "a tensor more", "other order"])
+def test_inputs_that_only_look_alike_are_refused(mark, motifs, change):
+    """The reference digest sees graphs, a model tensors: whoever knows the direction could choose them."""
+    data = [copy.copy(graph) for graph in motifs.data]
+    if change == "an edge twice":
+        data[3].edge_index = torch.cat([data[3].edge_index, data[3].edge_index[:, :2]], dim=1)
+    if change == "another feature":
+        data[3].x = data[3].x + 1e-7 * (data[3].x == data[3].x[0, 0])
+    if change == "a tensor more":
+        data[3].pos = torch.zeros(data[3].num_nodes, 2)
+    if change == "other order":
+        data[0], data[1] = data[1], data[0]
+    with pytest.raises(DataError, match="not the"):
+        mark.channel(data)
+
+
+def test_labels_and_masks_are_no_input(mark, motifs):
+    data = [copy.copy(graph) for graph in motifs.data]
+    for graph in data:
+        graph.y = None
+    assert mark.channel(data).features.dimension == 32
 
 
 def test_the_second_look_costs_a_bit():
@@ -257,12 +281,32 @@ def test_a_mark_remembers_one_model_and_derives_its_direction_from_it(mark, moti
     assert other.digest != mark.digest != drawn(motifs).digest
     cosine = other.channel(motifs.data).direction @ mark.channel(motifs.data).direction
     assert abs(cosine) < 0.7  # as for strangers
-    with pytest.raises(ParameterError, match="finite"):
-        replace(mark, before=mark.before * np.nan)
+    assert (mark.bits != drawn(motifs).bits).any()  # nor can either channel be searched for by itself
     with pytest.raises(ParameterError, match="second channel only"):
-        replace(drawn(motifs, function=None), before=mark.before)
-    with pytest.raises(SuspectError, match="NaN"):
+        replace(drawn(motifs, function=None), memory=mark.memory)
+    with pytest.raises(ParameterError, match="NaN"):
         drawn(motifs).remember(Says(torch.full((160, 2), torch.nan)), motifs.data)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (160, 0), (160, 1), (160,)])
+def test_remembered_scores_have_a_row_per_input(shape):
+    with pytest.raises(ParameterError, match="a row per input"):
+        Memory(np.zeros(shape), "")
+
+
+def test_remembered_scores_stay_as_they_were(mark):
+    with pytest.raises(ValueError, match="read-only"):
+        mark.memory.scores[0] = 1
+
+
+def test_key_and_direction_of_remembered_scores_are_pinned(motifs):
+    """Whoever changes how they derive breaks every mark that was ever taught."""
+    scores = np.linspace(-3, -0.1, 320).reshape(160, 2)
+    mark = replace(drawn(motifs), memory=Memory(scores, "inputs"))
+    stream = mark.secret.derive("function", mark.bound, *mark._asked_about)
+    assert (mark.memory.digest[:16], mark.digest[:16]) == ("2a3d0a401d7f40c3", "c55f6d117503de7d")
+    assert "".join(map(str, mark.bits)) == "01101000110111011011000011011000"
+    assert int(stream.words(1)[0]) == 15701173639335420476
 
 
 @pytest.mark.parametrize("function", [0, 1, 2.5, "many"])
@@ -287,7 +331,19 @@ def test_the_channel_outlives_a_file(mark, motifs, tmp_path):
     again = Watermark.load(tmp_path / "a.mark")
     assert again.function == 32
     np.testing.assert_allclose(again.channel(motifs.data).direction, mark.channel(motifs.data).direction)
-    np.testing.assert_array_equal(again.before, mark.before)
+    np.testing.assert_array_equal(again.memory.scores, mark.memory.scores)
+    assert (again.digest, again.memory.inputs) == (mark.digest, mark.memory.inputs)
+
+
+def test_a_file_with_other_remembered_scores_is_refused(mark, tmp_path):
+    path = tmp_path / "a.mark"
+    mark.save(path, insecure_no_passphrase=True)
+    held = files.read(path, "mark")
+    for other in (held.tensors["before"] + 1e-9, held.tensors["before"][:1], np.zeros((160, 0))):
+        tensors = {**held.tensors, "before": other}
+        files.write(path, "mark", held.body, tensors, passphrase=None, private=True, overwrite=True)
+        with pytest.raises(FileError, match="no sound mark"):
+            Watermark.load(path)
 
 
 # -- embedding ------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def made(tmp_path_factory):
         said["embed"] = ask(
             *("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "14"),
             *("-o", folder / "a.model"),
-            keys=("model", "test_accuracy", "best_epoch", "matches", "verdict"),
+            keys=("model", "mark", "test_accuracy", "best_epoch", "matches", "verdict"),
         )
     save_model(folder / "other.model", tasks.new_model(tasks.load_task("BA-2motif", 41), "GIN", 7))
     return folder, said
@@ -287,7 +287,16 @@ def test_a_second_channel_from_the_secret_to_the_page(made, tmp_path):
     common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--function", "8")
     run("carriers", *common, "-o", tmp_path / "b.mark")
     embed = ("--task", "BA-2motif/GIN", "--epochs", "1", "-o", tmp_path / "b.model")
-    run("embed", "--mark", tmp_path / "b.mark", *embed)
+    before = (tmp_path / "b.mark").read_bytes()
+    wrong = ("--task", "BA-2motif/GIN", "--epochs", "1", "--seed", "42", "-o", tmp_path / "c.model")
+    refuse("embed", "--mark", tmp_path / "b.mark", *wrong, error="DataError")  # another split
+    assert (tmp_path / "b.mark").read_bytes() == before
+    said = run("embed", "--mark", tmp_path / "b.mark", *embed)
+    digest = json.loads(run("inspect", "--unseal", tmp_path / "b.mark", "--json").stdout)["body"]["digest"]
+    assert digest in said.stdout  # of the mark as it is now
+    kept = (tmp_path / "b.mark").read_bytes()
+    run("embed", "--mark", tmp_path / "b.mark", *embed[:-1], tmp_path / "c.model")  # teaches it as it is
+    assert (tmp_path / "b.mark").read_bytes() == kept != before
     suspect = ("verify", "--mark", tmp_path / "b.mark", "--model", tmp_path / "b.model", "--alpha", "0.999")
     assert "second channel" in refuse(*suspect, error="ParameterError")
     refuse(*suspect, "--task", "BA-2motif", "--seed", "42", error="DataError")  # another split

@@ -47,6 +47,13 @@ def test_guarded_value_is_the_sum_and_unused_parameters_stay_still():
     assert unused.grad is None  # an optimiser must leave it alone, as it does without a guard
 
 
+def test_sparse_gradients_are_guarded_too():
+    table = torch.nn.Embedding(5, 3, sparse=True)
+    rows = table(torch.tensor([1, 3]))
+    guarded(rows.sum(), -2 * rows.sum(), table.parameters()).backward()
+    assert table.weight.grad.to_dense()[1].tolist() == [1, 1, 1]  # the mark's part is all opposition
+
+
 @pytest.mark.parametrize("way", ["joint", "own pass"])
 def test_guard_in_ones_own_loop(motifs, draw, way):
     """Against gradients taken one loss at a time and put together in numpy."""

@@ -8,6 +8,7 @@ before it leaned is kept: against that even a faint lean shows.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from invgnn import null
-from invgnn.errors import DataError
+from invgnn.errors import DataError, ParameterError
 from invgnn.features import Features
 from invgnn.query import Forward, Suspect, call, one_tensor, scores_on, without_gaps
 from invgnn.reading import Direction, log_scores
@@ -39,8 +40,8 @@ class Lean:
     `cosine` looks at all inputs together, `within` at differences among inputs of the same predicted class;
     the better of both counts, for one bit.
 
-    Guarantee: if the direction is uniform on the sphere given the suspect's scores and the inputs,
-    Pr[p <= u] <= u for every u, whatever the model, the inputs and the dependence among them.
+    Guarantee: if the direction is uniform on the sphere given the suspect's scores, the inputs and the
+    remembered scores, Pr[p <= u] <= u for every u, whatever the model and the dependence among inputs.
     """
 
     cosine: float
@@ -57,6 +58,49 @@ class Lean:
     def bits(self, tried: int = 1) -> float:
         """Evidence in bits."""
         return null.evidence_bits(self.log_p, tried)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a model said of inputs before it leaned, and the digest of those very inputs."""
+
+    scores: Scores
+    inputs: str
+
+    def __post_init__(self) -> None:
+        scores = np.array(self.scores)
+        if scores.ndim != 2 or scores.dtype != np.float64 or 0 in scores.shape or scores.shape[1] < 2:
+            raise ParameterError("remembered scores have a row per input and two classes at least")
+        if not np.isfinite(scores).all():
+            raise ParameterError("some remembered scores are NaN or infinite", "train it, then remember it")
+        scores.setflags(write=False)
+        object.__setattr__(self, "scores", scores)
+
+    @classmethod
+    def of(cls, model: Suspect, data: Any, forward: Forward | None = None) -> Memory:
+        """Ask a model."""
+        return cls(said_of(model, data, forward), digest_inputs(data))
+
+    @property
+    def digest(self) -> str:
+        """Digest of the scores and of the inputs."""
+        shape = ",".join(map(str, self.scores.shape))
+        held = hashlib.sha256(f"{self.inputs};{shape};".encode())
+        held.update(np.ascontiguousarray(self.scores, dtype="<f8").tobytes())
+        return held.hexdigest()
+
+
+def digest_inputs(data: Any) -> str:
+    """Digest of inputs exactly as a model gets them: every tensor they hold, but labels and masks."""
+    held = hashlib.sha256()
+    for graph in [data] if _one_graph(data) else data:
+        for name, value in sorted(graph.to_dict().items()):
+            if isinstance(value, Tensor) and name != "y" and not name.endswith("_mask"):
+                array = value.detach().cpu().contiguous()
+                held.update(f"{name};{array.dtype};{tuple(array.shape)};".encode())
+                held.update(array.numpy().tobytes())
+        held.update(b"|")
+    return held.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,25 +146,18 @@ class Channel:
         """A teacher who leans; distil it, for instance with `mark.refresh`, and the student is marked."""
         return _Leaning(self, teacher, forward)
 
-    def read(
-        self, suspect: Suspect, data: Any, forward: Forward | None = None, before: Scores | None = None
-    ) -> Lean:
-        """Ask a suspect about the inputs that the mark was drawn from, and see how it leans.
-
-        Other inputs do as well, with what the model said of those `before` it leaned. Evidence is exact for
-        any inputs and any such scores that were fixed without knowing the direction.
-        """
+    def read(self, suspect: Suspect, data: Any, forward: Forward | None = None) -> Lean:
+        """Ask a suspect about the inputs that the mark was drawn from, and see how it leans."""
         known = np.concatenate([self.features(batch).numpy() for batch in _batches(data, CHUNK)])
-        before = self.before if before is None else before
-        if len(known) != len(before):
+        if len(known) != len(self.before):
             raise DataError(
-                f"{len(known)} inputs, but {len(before)} are known from before the model leaned",
-                "pass the data the mark was drawn from, or before= with scores on these",
+                f"{len(known)} inputs, but {len(self.before)} are known from before the model leaned",
+                "pass the data the mark was drawn from",
             )
         scores = said_of(suspect, data, forward)
         signs = self.signs("logits", scores.shape[1]).double().numpy()
         answers = standing(without_gaps(scores @ (signs - signs.mean())))
-        answers = beyond(answers, before)
+        answers = beyond(answers, self.before)
         within = answers - _means(answers, scores.argmax(1))
         return Lean(
             cosine=_cosine(follow(known, answers), self.direction),
@@ -143,7 +180,9 @@ def beyond(answers: NDArray[np.float64], before: Scores) -> NDArray[np.float64]:
     """
     top = before.argmax(1)[:, None] == np.arange(before.shape[1])
     known = np.column_stack([np.ones(len(before)), top, *map(standing, before.T)])
-    return np.asarray(answers - known @ np.linalg.lstsq(known, answers, rcond=1e-9)[0])
+    left = answers - known @ np.linalg.lstsq(known, answers, rcond=1e-9)[0]
+    rounding = float(np.linalg.norm(left)) <= 1e-9 * float(np.linalg.norm(answers))  # no answers at all
+    return np.zeros_like(left) if rounding else np.asarray(left)
 
 
 def standing(answers: NDArray[np.float64]) -> NDArray[np.float64]:

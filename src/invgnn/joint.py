@@ -52,8 +52,8 @@ class Joint:
         riders = _riders(mark, turn.order, task.x)
         parts = [riders.part(turn.first, turn.last, self.nodes, self.tasks)]
         if not self.alone:  # task graphs are ordinary inputs too
-            before = int(parts[0].ptr[-1]), self.tasks + len(self.carriers)
-            parts.append(riders.part(len(turn.order), len(riders.graphs), *before))
+            after = self.nodes + len(parts[0].x), self.tasks + len(self.carriers)
+            parts.append(riders.part(len(turn.order), len(riders.graphs), *after))
         self.batch = _joined(task, parts)
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None

@@ -49,7 +49,7 @@ class Preflight:
             f"training takes about {self.marked * self.epochs:.0f} s for {self.epochs} epochs, "
             f"{self.ratio:.1f} times as long as without the mark\n"
             f"evidence after {self.pilot} epochs: {found} bits; longer training usually adds to it, "
-            f"and {self.most:.0f} bits are the most this mark can give"
+            f"and {self.most:.0f} bits are the most its carriers can give"
         )
 
 
@@ -66,9 +66,13 @@ def preflight(
     epochs: int = 100,
     lr: float = 0.01,
     seed: int = 41,
+    trained: bool = False,
     progress: Progress | None = None,
 ) -> Preflight:
-    """Train copies of the model for a tenth of the epochs, with and without the mark; it stays as it is."""
+    """Train copies of the model for a tenth of the epochs, with and without the mark; it stays as it is.
+
+    `trained` says that it knows its task already.
+    """
     pilot = pilot_epochs(epochs)
     done = 0
 
@@ -86,11 +90,12 @@ def preflight(
 
     train(copy.deepcopy(model), task, epochs=1, lr=lr, seed=seed)  # the first pass is always slow
     plain, unmarked = run(None)
-    if mark.function and mark.before is None:  # the task is learnt alone first
-        marked, twin = run(mark.remember(unmarked, task.data))
-        marked += plain
-    else:
-        marked, twin = run(mark)
+    first = 0.0
+    if mark.function and mark.memory is None:
+        mark = mark.remember(unmarked, task.data)
+        first = 0.0 if trained else plain  # the task is learnt alone first
+    marked, twin = run(mark)
+    marked += first
     bits = {str(r.access): mark.weigh(mark.read(twin, r.access)).bits() for r in mark.readings}
     perfect = null.log_p(mark.bits, mark.bits, mark.context["statistic"]).bits()
     most = perfect if mark.context["key"] == "keyed" else 0.0  # a plain key has no exact null

@@ -20,6 +20,9 @@ _DROPOUTS = {
     functional.alpha_dropout,
     functional.feature_alpha_dropout,
     torch.dropout,
+    torch.alpha_dropout,
+    torch.feature_dropout,
+    torch.feature_alpha_dropout,
 }
 
 
@@ -50,7 +53,10 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 class undropped(TorchFunctionMode):
-    """A block in which no dropout drops anything, wherever in a model it is called."""
+    """A block in which dropout drops nothing, as layer or as function, wherever in a model it is called.
+
+    What attention, recurrent and scripted layers drop inside of themselves they still do.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What torch asks before every call."""

@@ -225,7 +225,8 @@ def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]
 
 def _flat(gradients: Sequence[Tensor]) -> Tensor:
     """End to end in double precision, where there is one: products of half-precision numbers vanish."""
-    flat = torch.cat([g.reshape(-1).to(gradients[0].device) for g in gradients])
+    dense = (g.to_dense() if g.is_sparse else g for g in gradients)
+    flat = torch.cat([g.reshape(-1).to(gradients[0].device) for g in dense])
     return flat.double() if flat.device.type in {"cpu", "cuda"} else flat.float()
 
 

@@ -17,7 +17,7 @@ from invgnn.graphs import Graphs
 from invgnn.perception import PerceptionHead, gradient_penalty
 from invgnn.query import observe, politely, to_batch, unwrap, weight_of
 from invgnn.randomness import kept, seeded
-from invgnn.reading import Direction, Observation, Reading, answer, natural_spread
+from invgnn.reading import Observation, Reading, answer, natural_spread
 from invgnn.recipe import (
     SCORE_WEIGHT,
     distillation_loss,
@@ -74,7 +74,7 @@ def observed_loss(
     """β times the loss of one forward pass, given which of its graphs are carriers and which usual."""
     losses = []
     for reading in mark.readings:
-        said = answer(seen, reading, _direction(mark), model)
+        said = answer(seen, reading, mark.direction, model)
         measured = said[carriers]
         if reading.access == "embedding":
             measured = standardise(measured, said[ordinary], natural_spread(seen, reading, ordinary))
@@ -97,18 +97,6 @@ def _reading_loss(
     if reading.access == "perception":
         return perception_loss(said, wanted)
     return mse_loss(said, wanted) if squared else logistic_loss(said, wanted, mark.recipe.margin)
-
-
-def _direction(mark: Watermark) -> Direction:
-    """The mark's own directions, each derived once."""
-    held = mark.__dict__.setdefault("_directions", {})
-
-    def direction(access: str, width: int) -> Tensor:
-        if (access, width) not in held:
-            held[access, width] = mark.direction(access, width)
-        return torch.as_tensor(held[access, width])
-
-    return direction
 
 
 def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:

@@ -177,7 +177,9 @@ def _lessons(task: Task, mark: Watermark) -> Tensor:
     """What the model said of the task's inputs before, leaning along the mark's direction."""
     channel = mark.channel(task.data)
     batch = task.graphs[0] if task.level == "node" else Collated(task.graphs).batch(task.train)
-    said = channel.lean(torch.from_numpy(channel.before).float().to(batch.edge_index.device), batch)
+    said = channel.lean(
+        torch.tensor(channel.before, dtype=torch.float32).to(batch.edge_index.device), batch
+    )
     if task.level == "node":
         return said
     return said.new_zeros(len(task.graphs), said.shape[1]).index_copy(0, task.train, said)

@@ -29,6 +29,11 @@ CONDITION = (
     "then the key is a uniformly random balanced vector given the suspect's answers, whatever "
     "the model, the carriers or their dependence."
 )
+BOTH_CONDITION = (
+    "The secret, the remembered scores and the data were fixed before the suspect existed and the reading "
+    "was declared beforehand; then the key is a uniformly random balanced vector and the direction a "
+    "uniformly random one, given all that the suspect says, whatever the model and the inputs."
+)
 EXPLANATIONS = (
     "The suspect may be a licensed copy, or both may descend from a shared pre-trained model.",
     "Evidence says that the suspect descends from a model taught this mark, not who did wrong.",
@@ -169,7 +174,8 @@ def verify(
     law, log_p, tau = _law(mark, found, tests, alpha)
     status, reasons = _decide(answers, mark, log_p, alpha, tried, tests)
     called, trust = _call(suspect, forward or mark.forward)
-    condition = (CONDITION if law == "exact" else MODELS_CONDITION) + trust
+    exactly = CONDITION if channel is None else BOTH_CONDITION
+    condition = (exactly if law == "exact" else MODELS_CONDITION) + trust
     return Verdict(
         status=status,
         reasons=tuple(reasons),
@@ -311,11 +317,12 @@ def _decide(
     if null.evidence_bits(log_p, tried) >= GRINDING_BITS:
         return "owned", [f"at least {GRINDING_BITS} bits: beyond trying secrets until one fits"]
     most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(2 * tried)
+    taught = "" if mark.memory is None else " and the digest of the mark as it was taught"
     short = f"; m={mark.m} bits can give {floor_bits(most)} at most" if most < GRINDING_BITS else ""
     return "inconclusive", [
         "chance is ruled out at this level, but nothing here proves that the secret is older than "
         f"the suspect, and below {GRINDING_BITS} bits a secret could have been searched for: "
-        f"publish a commitment to the secret before releasing a model{short}"
+        f"publish a commitment to the secret{taught} before releasing a model{short}"
     ]
 
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from invgnn import files, null
 from invgnn.carriers import Carriers, Reference, Sampler, distinct
-from invgnn.channel import Channel, Scores, said_of
+from invgnn.channel import Channel, Memory, digest_inputs
 from invgnn.context import FORMAT, bind, check_context
-from invgnn.errors import DataError, FileError, InvgnnError, ParameterError, SuspectError
+from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, Turn
@@ -73,7 +73,7 @@ class Watermark:
     recipe: Recipe = field(default_factory=Recipe)
     rejected: dict[str, int] = field(default_factory=dict)
     forward: Forward | None = None
-    before: Scores | None = None
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         """An unsound mark cannot be made: what is counted, read and compared is checked here."""
@@ -84,8 +84,10 @@ class Watermark:
             raise ParameterError("some carriers are the same graph", "draw the mark anew")
         if int(self.bits.sum()) * 2 != self.m:
             raise ParameterError("the key is not balanced", "draw the mark anew")
-        if self.before is not None:
-            _check_scores(self.before, self.function)
+        if self.memory is not None and self.function is None:
+            raise ParameterError(
+                "scores are remembered for a second channel only", "draw with function=128"
+            )
 
     @classmethod
     def draw(
@@ -197,9 +199,16 @@ class Watermark:
         """The balanced key, one bit per carrier."""
         if self.context["key"] == "plain":
             return plain_bits(self.perceived).astype(np.int64)
-        # Everything that is asked is bound: nobody may arrange inputs once he knows the bits.
-        asked = (self.carriers.digest(), self.ordinary.digest())
-        return self.secret.derive("bits", self.bound, *asked).balanced(self.m)
+        return self.secret.derive("bits", self.bound, *self._asked_about).balanced(self.m)
+
+    @cached_property
+    def _asked_about(self) -> list[str]:
+        """Digests of all that is asked, and of what is remembered: whoever changes a part draws all anew.
+
+        Nobody may arrange inputs once he knows the bits, nor search for either channel by itself.
+        """
+        held = [self.carriers.digest(), self.ordinary.digest()]
+        return held if self.memory is None else [*held, self.memory.digest]
 
     @cached_property
     def targets(self) -> NDArray[np.float64]:
@@ -272,36 +281,41 @@ class Watermark:
     def remember(self, model: nn.Module, data: Any) -> Watermark:
         """The same mark, bound to what a model that knows its task says of the data before it leans.
 
-        Teach the result and keep it: the direction of the second channel derives from those scores.
+        Teach the result and keep it, for it cannot be made again: key and direction derive from the scores.
         """
-        if self.before is not None:
+        if self.memory is not None:
             raise ParameterError(
                 "this mark remembers a model already", "teach it as it is, or draw another"
             )
-        self._check_data(data)
-        said = said_of(model, data, self.forward)
-        if not np.isfinite(said).all():
-            raise SuspectError("some scores of the model are NaN or infinite", "train it, then remember it")
-        return replace(self, before=said)
+        self._features(data)
+        return replace(self, memory=Memory.of(model, data, self.forward))
 
     def channel(self, data: Any) -> Channel:
         """The second channel on the data that this mark was drawn from."""
-        self._check_data(data)
-        if self.before is None or self.function is None:
+        features = self._features(data)
+        if self.memory is None:
             raise ParameterError(
-                "this mark does not know yet what the model says before it leans",
-                "train the model without the mark, then mark = mark.remember(model, data), and teach that",
+                "this mark remembers no model",
+                "to teach it, train the model, then mark = mark.remember(model, data); to verify, use the "
+                "mark that was taught (`invgnn embed` wrote it into its file)",
             )
-        stream = self.secret.derive("function", self.bound, _digest(self.before))
-        return Channel.draw(stream, self.direction, data, self.function, self.recipe.lean, self.before)
+        if self.memory.inputs != digest_inputs(data):
+            raise DataError(
+                "these are not the very inputs that the remembered model was asked about",
+                "pass the same training data, every tensor as it was",
+            )
+        stream = self.secret.derive("function", self.bound, *self._asked_about)
+        return Channel.draw(stream, self.direction, data, features, self.recipe.lean, self.memory.scores)
 
-    def _check_data(self, data: Any) -> None:
+    def _features(self, data: Any) -> int:
+        """The number of features, if these are the right data."""
         if self.function is None:
             raise ParameterError("this mark has no second channel", "draw it with function=128")
         if Reference.of(data).digest != self.context["reference"]:
             raise DataError(
                 "these are not the inputs that the mark was drawn from", "pass the same training data"
             )
+        return self.function
 
     # -- embedding ----------------------------------------------------------------------------
 
@@ -418,9 +432,7 @@ class Watermark:
     @cached_property
     def digest(self) -> str:
         """Digest of what the mark is: its context and all it asks about, not the secret."""
-        parts = [self.bound, self.carriers.digest(), self.ordinary.digest()]
-        parts += [] if self.before is None else [_digest(self.before)]
-        return hashlib.sha256("".join(parts).encode()).hexdigest()
+        return hashlib.sha256("".join([self.bound, *self._asked_about]).encode()).hexdigest()
 
     def save(
         self,
@@ -441,7 +453,8 @@ class Watermark:
         }
         tensors: dict[str, NDArray[Any]] = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
         tensors |= _pack("carriers", self.carriers) | _pack("ordinary", self.ordinary)
-        tensors |= {} if self.before is None else {"before": self.before}
+        if self.memory is not None:
+            body["inputs"], tensors["before"] = self.memory.inputs, self.memory.scores
         files.write(path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite)
 
     @classmethod
@@ -460,7 +473,9 @@ class Watermark:
                 recipe=Recipe.recall(held.body["recipe"]),
                 rejected=held.body["rejected"],
                 forward=forward,
-                before=held.tensors.get("before"),
+                memory=Memory(held.tensors["before"], held.body["inputs"])
+                if "inputs" in held.body
+                else None,
             )
             if mark.digest != held.body["digest"]:
                 raise ParameterError("its digest is not that of its content")
@@ -481,18 +496,6 @@ class Watermark:
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
         )
-
-
-def _check_scores(before: Scores, function: int | None) -> None:
-    if function is None:
-        raise ParameterError("scores are remembered for a second channel only", "draw with function=128")
-    if before.ndim != 2 or before.dtype != np.float64 or not np.isfinite(before).all():
-        raise ParameterError("remembered scores are one finite row per input", "remember a model anew")
-
-
-def _digest(scores: Scores) -> str:
-    shape = ",".join(map(str, scores.shape)).encode()
-    return hashlib.sha256(shape + np.ascontiguousarray(scores, dtype="<f8").tobytes()).hexdigest()
 
 
 def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:

@@ -18,7 +18,7 @@ from invgnn.cli.console import (
     progress,
     verb,
 )
-from invgnn.errors import DataError, ParameterError
+from invgnn.errors import DataError, FileError, ParameterError
 
 if TYPE_CHECKING:
     from invgnn.models import Backbone
@@ -87,8 +87,9 @@ def embed(
     verdict on it would say. In your own training loop this is one line instead:
     loss = task_loss + mark.loss(model)
 
-    For a mark with a second channel the model first learns its task alone, and the mark's file is
-    written anew: from then on it remembers what the model said before it was marked.
+    For a mark with a second channel the model first learns its task alone, and in the end the mark's
+    file is written anew: from then on it remembers what the model said before it was marked. Back it
+    up again, and publish its new digest.
     """
     if output is not None and not dry_run:
         check_output(output, overwrite)
@@ -122,25 +123,28 @@ def embed(
         held = held.replace(recipe=replace(held.recipe, wait=0))  # it knows its task already
     epochs = epochs or (20 if start else 100)
     if dry_run:
-        return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed)
+        return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed, trained=start is not None)
     assert output is not None  # noqa: S101 -- checked above, before anything was loaded
     learn = partial(train, model, loaded, epochs=epochs, lr=rate, seed=seed)
-    if held.function and held.before is None:
+    first = held.function is not None and held.memory is None
+    if first:
+        check_output(mark, overwrite=True)
+        held.remember(model, loaded.data).channel(loaded.data)  # what cannot be done fails now
         if not start:
             with progress("training without the mark", epochs) as tick:
                 learn(progress=lambda done, total: tick(1))
         held = held.remember(model, loaded.data)
-        held.replace(recipe=drawn).save(
-            mark, passphrase, insecure_no_passphrase=passphrase is None, overwrite=True
-        )
     with progress("training", epochs) as tick:
         history = learn(held, progress=lambda done, total: tick(1))
     verdict = verify(model, held, data=loaded.data if held.function else None)
     matches = {r.access: held.weigh(held.read(model, r.access)).t for r in held.readings}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
+    if first:
+        _rewrite(mark, held.replace(recipe=drawn), passphrase)
     save_model(output, model, overwrite=overwrite, **about)
     record = {
         "model": str(output),
+        "mark": held.digest,
         "test_accuracy": history.test_acc,
         "best_epoch": history.best_epoch,
         "matches": matches,
@@ -148,7 +152,22 @@ def embed(
     }
     read = ", ".join(f"{access} {t}/{held.m}" for access, t in matches.items())
     words = f"wrote {output}: test accuracy {history.test_acc:.3f}; bits read right: {read}"
+    if first:
+        words += f"\nwrote {mark} anew, with what the model said before; its digest is {held.digest}"
     return record, f"{words}\n{fold(str(verdict), 13)}", 0
+
+
+def _rewrite(path: Path, mark: Watermark, passphrase: str | None) -> None:
+    """Put a mark that has learnt to remember in the place of the same one that did not."""
+    from invgnn.watermark import Watermark
+
+    if Watermark.load(path, passphrase).memory is not None:
+        raise FileError(
+            f"{path} remembers another model by now, which was taught at the same time",
+            "draw a mark of its own for this model",
+        )
+    plain = passphrase is None
+    mark.save(path.resolve(), passphrase, insecure_no_passphrase=plain, overwrite=True)
 
 
 def _pilot(model: Backbone, task: Task, mark: Watermark, **options: Any) -> Any:
