@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from invgnn.parallel import peers
 from invgnn.query import as_batch, observe, to_batch, unwrap
 from invgnn.reading import Observation
 from invgnn.recipe import guarded
+from invgnn.secret import Stream
 from invgnn.teaching import num_graphs, observed_loss
 
 if TYPE_CHECKING:
@@ -103,6 +106,25 @@ class Turn(NamedTuple):
     def carriers(self) -> NDArray[np.int64]:
         """Their numbers."""
         return self.order[self.first : self.last]
+
+
+class Rota:
+    """The turns of m carriers, in rounds; every round has an order of its own, from a stream of its own."""
+
+    def __init__(self, m: int, stream: Callable[[int], Stream]) -> None:
+        self.m, self.stream = m, stream
+        self.everyone = Turn(np.arange(m), 0, m)
+        self._order = lru_cache(maxsize=1)(self._drawn)
+
+    def __call__(self, step: int, count: int) -> Turn:
+        """Whose turn it is, `count` of them; in every round of steps all are."""
+        turns = -(-self.m // count)
+        first = (step % turns) * count
+        return Turn(self._order(step // turns, turns * count), first, first + count)
+
+    def _drawn(self, number: int, size: int) -> NDArray[np.int64]:
+        """All carriers in the order of a round, the first once more to make up the last turn."""
+        return self.stream(number).permutation(self.m).take(np.arange(size), mode="wrap")
 
 
 class _Part(NamedTuple):

@@ -21,13 +21,14 @@ from invgnn.context import FORMAT, bind, check_context
 from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
-from invgnn.joint import Joint, Turn
+from invgnn.joint import Joint, Rota, Turn
 from invgnn.parallel import peers, shared
 from invgnn.query import Forward, Suspect, ask, unwrap
 from invgnn.reading import Access, Direction, Reading
 from invgnn.recipe import Recipe, guarded, standardise
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
+from invgnn.storage import pack, unpack
 from invgnn.teaching import num_graphs, own_loss, refresh
 
 Key = Literal["keyed", "plain"]
@@ -396,7 +397,7 @@ class Watermark:
 
     def _turn(self, batch: Any, step: int | None) -> Turn:
         if self.recipe.ratio is None:
-            return Turn(self._everyone, 0, self.m)
+            return self._rota.everyone
         if batch is None or step is None:
             raise ParameterError(
                 "with a ratio the carriers take turns: a share of which batch, at which step?",
@@ -409,23 +410,11 @@ class Watermark:
 
     def turn(self, step: int, count: int) -> Turn:
         """Carriers of one step, always `count`: in every round of steps all get their turn."""
-        count = min(count, self.m)
-        turns = -(-self.m // count)
-        first = (step % turns) * count
-        return Turn(self._order(step // turns, turns * count), first, first + count)
+        return self._rota(step, min(count, self.m))
 
     @cached_property
-    def _everyone(self) -> NDArray[np.int64]:
-        return np.arange(self.m)
-
-    def _order(self, number: int, size: int) -> NDArray[np.int64]:
-        """All carriers in the order of a round, the first once more to make up the last turn."""
-        held = self.__dict__.get("_held_order")
-        if held is None or held[0] != (number, size):
-            order = self.secret.derive("steps", self.bound, number).permutation(self.m)
-            held = (number, size), order.take(np.arange(size), mode="wrap")
-            self.__dict__["_held_order"] = held
-        return np.asarray(held[1])
+    def _rota(self) -> Rota:
+        return Rota(self.m, lambda number: self.secret.derive("steps", self.bound, number))
 
     # -- files --------------------------------------------------------------------------------
 
@@ -444,17 +433,7 @@ class Watermark:
     ) -> None:
         """Write the mark, secret included, encrypted and readable by you alone."""
         require_passphrase(passphrase, insecure_no_passphrase)
-        body = {
-            "context": self.context,
-            "recipe": self.recipe.record(),
-            "rejected": self.rejected,
-            "scale": [self.scale.low, self.scale.high],
-            "digest": self.digest,
-        }
-        tensors: dict[str, NDArray[Any]] = {"secret": np.frombuffer(bytes(self.secret), dtype=np.uint8)}
-        tensors |= _pack("carriers", self.carriers) | _pack("ordinary", self.ordinary)
-        if self.memory is not None:
-            body["inputs"], tensors["before"] = self.memory.inputs, self.memory.scores
+        body, tensors = pack(self)
         files.write(path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite)
 
     @classmethod
@@ -464,19 +443,7 @@ class Watermark:
         """The mark in a file; `forward` is how to call an unusual model."""
         held = files.read(path, "mark", passphrase=passphrase)
         try:
-            mark = cls(
-                secret=Secret(held.tensors["secret"].tobytes()),
-                context=held.body["context"],
-                carriers=_unpack("carriers", held.tensors),
-                ordinary=_unpack("ordinary", held.tensors),
-                scale=Scale(*held.body["scale"]),
-                recipe=Recipe.recall(held.body["recipe"]),
-                rejected=held.body["rejected"],
-                forward=forward,
-                memory=Memory(held.tensors["before"], held.body["inputs"])
-                if "inputs" in held.body
-                else None,
-            )
+            mark = cls(**unpack(held), forward=forward)
             if mark.digest != held.body["digest"]:
                 raise ParameterError("its digest is not that of its content")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, InvgnnError) as error:
@@ -496,12 +463,3 @@ class Watermark:
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
         )
-
-
-def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:
-    packed: dict[str, NDArray[Any]] = {f"{name}.ptr": graphs.ptr, f"{name}.edges": graphs.edges}
-    return packed if graphs.x is None else packed | {f"{name}.x": graphs.x}
-
-
-def _unpack(name: str, tensors: Mapping[str, Any]) -> Graphs:
-    return Graphs(tensors[f"{name}.ptr"], tensors[f"{name}.edges"], tensors.get(f"{name}.x"))
