@@ -25,7 +25,7 @@ from typing import Any
 import trials
 
 PATH = trials.RESULTS / "scaling.csv"
-TRAININGS, EPOCHS = 8, 12
+TRAININGS, EPOCHS = 8, 30
 ENGINES = ("processes", "Dask")
 FLAT = {"a thousand subgraphs", "a training step without"}
 """Parts that do not depend on what grows; all others are linear, or n log n, but for these: """
