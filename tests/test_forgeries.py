@@ -72,7 +72,7 @@ SLACK = 12
 SEARCHES = [Random(), Evolution(), Cma(), Tpe(), Gp()]
 FORGERIES = [
     *(
-        Hunt(Random(), 40, m=64, pool=256),
+        Hunt(Random(), 100, m=64, pool=256),
         Hunt(Tpe(), 80, m=64, pool=256),
         GrindSecrets(256, m=64, alpha=0.02),
     ),

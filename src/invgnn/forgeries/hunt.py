@@ -22,6 +22,7 @@ from invgnn.forgeries.search import Found, Search
 from invgnn.graphs import Floats, Graphs, Ints, sum_runs
 from invgnn.invariants import find_invariant, plain_bits
 from invgnn.query import ask
+from invgnn.secret import Secret, public_stream
 from invgnn.tasks import Task
 from invgnn.verdict import verify
 from invgnn.watermark import Key, Watermark
@@ -120,11 +121,10 @@ class Hunt(Forgery):
         self.m, self.pool = m, pool
 
     def ground(self, model: nn.Module, task: Task, key: Key) -> Ground:
-        """The forger's pool and reading, for plain or keyed bits."""
+        """The forger's pool and reading, for plain or keyed bits; the same for every way to search."""
         reference = Reference.of(task.data)
-        mark = Watermark.draw(
-            self.secret(key), reference, m=self.m, key=key, access="embedding", statistic="matches"
-        )
+        secret = Secret(public_stream("hunt", key, self.seed, self.m).bytes(32))
+        mark = Watermark.draw(secret, reference, m=self.m, key=key, access="embedding", statistic="matches")
         return Ground.prepare(model, mark, reference, self.pool)
 
     def hunt(self, ground: Ground) -> Found:
