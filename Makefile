@@ -65,7 +65,7 @@ forgers: venv  ## how far searching for carriers gets a forger (hours, resumable
 	$(BIN)/python benchmarks/forgers.py --into docs/forgeries.md
 
 .PHONY: bench-scaling
-bench-scaling: venv  ## what each part costs further on, and two workers against one (three minutes, idle machine)
+bench-scaling: venv  ## what each part costs further on, and two workers against one (five minutes, idle machine)
 	$(BIN)/python benchmarks/scaling.py --into docs/past-one-machine.md
 
 .PHONY: channel robustness robustness-figures owners

@@ -255,14 +255,7 @@ def forger_curves(found: dict[str, list[list[dict[str, Any]]]]) -> Figure:
             bits = [sorted(float(r[column]) for r in part) for part in points]
             ax.fill_between(at, [b[0] for b in bits], [b[-1] for b in bits], color=colour, alpha=0.12, lw=0)
             ax.plot(at, [median(b) for b in bits], marker=marker, ms=3.5, color=colour, label=name)
-        axes[0].annotate(
-            name,
-            (at[-1], median(bits_of(points[-1], "naive_bits"))),
-            (4, -2),
-            textcoords="offset points",
-            fontsize=8,
-            color=colour,
-        )
+    axes[0].legend(loc="center right", frameon=False, fontsize=8)
     for ax, title in zip(
         axes, ("bits from the graph, as in the paper", "bits from the secret"), strict=True
     ):
@@ -276,11 +269,6 @@ def forger_curves(found: dict[str, list[list[dict[str, Any]]]]) -> Figure:
     axes[1].annotate("enough without a claim", (many[0] * 1.2, 81.5), fontsize=8)
     axes[0].set_ylabel("best score so far, bits")
     return figure
-
-
-def bits_of(part: list[dict[str, Any]], column: str) -> list[float]:
-    """One number for each seed."""
-    return [float(row[column]) for row in part]
 
 
 if __name__ == "__main__":

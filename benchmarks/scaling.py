@@ -5,7 +5,7 @@
 
 Each part is measured at two sizes in one thread; what it leads to at a million graphs or a billion edges is
 reckoned from the larger. Sweeps train the same small models with one worker and with two; what workers take
-to start is measured apart. It takes four minutes and wants an idle machine.
+to start is measured apart. It takes five minutes and wants an idle machine.
 """
 
 from __future__ import annotations

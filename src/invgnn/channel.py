@@ -8,6 +8,7 @@ before it leaned is kept: against that even a faint lean shows.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,16 +92,26 @@ class Memory:
 
 
 def digest_inputs(data: Any) -> str:
-    """Digest of inputs exactly as a model gets them: every tensor they hold, but labels and masks."""
+    """Digest of all that a suspect is shown of inputs, value by value: what is not bound is not shown."""
     held = hashlib.sha256()
-    for graph in [data] if _one_graph(data) else data:
+    for graph in _shown(data):
         for name, value in sorted(graph.to_dict().items()):
-            if isinstance(value, Tensor) and name != "y" and not name.endswith("_mask"):
-                array = value.detach().cpu().contiguous()
-                held.update(f"{name};{array.dtype};{tuple(array.shape)};".encode())
-                held.update(array.numpy().tobytes())
+            held.update(f"{name};".encode() + _as_bytes(name, value))
         held.update(b"|")
     return held.hexdigest()
+
+
+def _as_bytes(name: str, value: Any) -> bytes:
+    if isinstance(value, Tensor) and value.layout == torch.strided:
+        array = value.detach().cpu().contiguous()
+        about = f"{array.dtype};{tuple(array.shape)};"
+        return about.encode() + array.view(-1).view(torch.uint8).numpy().tobytes()
+    if value is None or isinstance(value, bool | int | float | str):
+        return f"{value!r};".encode()
+    raise DataError(
+        f"the inputs hold {name}, a {type(value).__name__}, which cannot be bound to a mark",
+        "keep tensors and plain values in the data, and edges in edge_index",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,11 +238,20 @@ def _one_graph(data: Any) -> bool:
     return hasattr(data, "edge_index") and not hasattr(data, "indices")
 
 
+def _shown(data: Any) -> list[Any]:
+    """Every graph as a suspect sees it: without labels and masks."""
+    graphs = [copy.copy(graph) for graph in ([data] if _one_graph(data) else data)]
+    for graph in graphs:
+        for name in [n for n in graph.to_dict() if n == "y" or n.endswith("_mask")]:
+            del graph[name]
+    return graphs
+
+
 def _batches(data: Any, chunk: int | None) -> Iterator[Any]:
     """The one graph of a node task, or graphs in batches of at most `chunk` (None: all together)."""
+    graphs = _shown(data)
     if _one_graph(data):
-        yield data
+        yield graphs[0]
         return
-    graphs = list(data)
     for start in range(0, len(graphs), chunk or len(graphs)):
         yield Batch.from_data_list(graphs[start : start + (chunk or len(graphs))])

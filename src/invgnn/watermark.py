@@ -60,7 +60,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class Watermark:
-    """A mark: everything derives from the secret and the context it is bound to.
+    """A mark: everything derives from the secret and what it is bound to, its context and its memory.
 
     Draw one with `Watermark.draw`, teach it with `loss` or `mix`, read a suspect with `read`, and
     keep it with `save`. The bits are re-derived, never stored.
