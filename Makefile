@@ -68,7 +68,7 @@ forgers: venv  ## how far searching for carriers gets a forger (hours, resumable
 bench-scaling: venv  ## what each part costs further on, and two workers against one (five minutes, idle machine)
 	$(BIN)/python benchmarks/scaling.py --into docs/past-one-machine.md
 
-.PHONY: channel robustness robustness-figures owners
+.PHONY: channel robustness robustness-figures owners stealth
 channel: venv  ## what the second channel leaves after distillation (an hour, resumable)
 	$(BIN)/python benchmarks/channel.py
 
@@ -79,6 +79,9 @@ robustness: venv  ## what edits and attacks leave of a mark (hours, resumable)
 
 robustness-figures: venv  ## the figures of docs/robustness.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
+
+stealth: venv  ## can carriers be told from ordinary questions? (minutes, resumable)
+	$(BIN)/python benchmarks/stealth.py --into docs/stealth.md
 
 owners: venv  ## do marks of one owner show in models of another? (resumable)
 	$(BIN)/python benchmarks/owners.py

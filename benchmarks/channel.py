@@ -35,6 +35,7 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     from strength import access_of
 
     from invgnn import null
+    from invgnn.carriers import Sampler
     from invgnn.edits import Distil, FineTune, Prune, Quantise
     from invgnn.errors import EditError
     from invgnn.secret import Secret, public_stream
@@ -47,7 +48,9 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
     model = new_model(task, backbone, seed)
     train(model, task, seed=seed)
-    mark = Watermark.draw(secret, task.data, access=levels, function=features).remember(model, task.data)
+    kept = Sampler(lenders=None)
+    mark = Watermark.draw(secret, task.data, access=levels, function=features, sampler=kept)
+    mark = mark.remember(model, task.data)
     channel = mark.channel(task.data)
 
     def row(change: str, suspect: Any) -> dict[str, Any]:

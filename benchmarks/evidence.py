@@ -32,7 +32,7 @@ def grid() -> Iterator[dict[str, Any]]:
 
 def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     """Train one model and read it with its owner's mark and with a stranger's."""
-    from invgnn.carriers import Reference
+    from invgnn.carriers import Reference, Sampler
     from invgnn.perception import attach_head
     from invgnn.randomness import seeded
     from invgnn.recipe import Recipe
@@ -48,7 +48,9 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     kind: dict[str, Any] = {"key": "plain", "access": "perception"} if plain else {"access": "embedding"}
     recipe = Recipe(beta=float(scheme.split()[-1]) if plain else 1.0, guard=False, wait=0)
     owner, stranger = (
-        Watermark.draw(Secret(stream.bytes(32)), reference, recipe=recipe, **kind)
+        Watermark.draw(
+            Secret(stream.bytes(32)), reference, recipe=recipe, sampler=Sampler(lenders=None), **kind
+        )
         for stream in (public_stream(who, setting, seed) for who in ("owner", "stranger"))
     )
     model = new_model(task, backbone, seed)

@@ -35,7 +35,7 @@ def suspects() -> Iterator[dict[str, Any]]:
 
 def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one suspect and read it with many marks; one row per access level."""
-    from invgnn.carriers import Reference
+    from invgnn.carriers import Reference, Sampler
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, parse_setting
     from invgnn.watermark import Watermark
@@ -48,7 +48,8 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     drawn: dict[str, list[float]] = {a: [] for a in accesses}
     for i in range(DERIVATIONS):
         secret = Secret(public_stream("false positives", setting, seed, kind, i).bytes(32))
-        mark = Watermark.draw(secret, reference, access=accesses, classes=task.num_classes)
+        how: dict[str, Any] = {"access": accesses, "classes": task.num_classes}
+        mark = Watermark.draw(secret, reference, sampler=Sampler(lenders=None), **how)
         for access in accesses:
             answers = mark.read(model, access)
             full[access].append(mark.weigh(answers).log_p)

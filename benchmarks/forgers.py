@@ -53,6 +53,7 @@ def trial(setting: str, seed: int, forgery: str) -> list[dict[str, Any]]:
 
 def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
     """A model trained without a mark, or one taught by another owner to perceive λ₂."""
+    from invgnn.forgeries.forgery import KEPT
     from invgnn.perception import attach_head
     from invgnn.randomness import seeded
     from invgnn.recipe import Recipe
@@ -69,7 +70,8 @@ def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
             attach_head(model, 64)
         secret = Secret(public_stream("somebody else", setting, seed).bytes(32))
         recipe = Recipe(guard=False, wait=0)
-        mark = Watermark.draw(secret, task.data, key="plain", access="perception", recipe=recipe)
+        how: dict[str, Any] = {"key": "plain", "access": "perception", "sampler": KEPT}
+        mark = Watermark.draw(secret, task.data, recipe=recipe, **how)
     train(model, task, mark, seed=seed, epochs=EPOCHS)
     return model, task
 

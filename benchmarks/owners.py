@@ -31,7 +31,7 @@ def grid() -> Iterator[dict[str, Any]]:
 
 def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
     """Train one model and read it with everybody's mark, a row each."""
-    from invgnn.carriers import Carriers, Reference
+    from invgnn.carriers import Carriers, Reference, Sampler
     from invgnn.invariants import find_invariant
     from invgnn.perception import attach_head
     from invgnn.randomness import seeded
@@ -56,7 +56,8 @@ def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
     def draw(owner: int) -> Watermark:
         secret = Secret(public_stream(f"owner {owner}", SETTING, SEED).bytes(32))
         recipe = Recipe(beta=BETA, guard=False, wait=0)
-        return Watermark.draw(secret, reference, m=M, key=key, access="perception", recipe=recipe)
+        how: dict[str, Any] = {"access": "perception", "sampler": Sampler(lenders=None)}
+        return Watermark.draw(secret, reference, m=M, key=key, recipe=recipe, **how)
 
     marks = {str(owner): draw(owner) for owner in range(READERS)}
     own, net = marks.get(str(model)), new_model(task, backbone, SEED)

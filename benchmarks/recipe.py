@@ -62,6 +62,7 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
     import time
 
     from invgnn import recipe, teaching
+    from invgnn.carriers import Sampler
     from invgnn.edits import FineTune, Prune, Quantise
     from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
@@ -77,7 +78,8 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
     if "ratio" in changes:
         changes["ratio"] = changes["ratio"][task.level]
     secret = Secret(public_stream("recipe study", setting).bytes(32))
-    mark = Watermark.draw(secret, task.data, m=m, recipe=Recipe(**changes))
+    kept = Sampler(lenders=None)
+    mark = Watermark.draw(secret, task.data, m=m, recipe=Recipe(**changes), sampler=kept)
     model = new_model(task, backbone, SEED)
     start = time.perf_counter()
     history = train(model, task, None if variant == "unmarked" else mark, seed=SEED)

@@ -3,8 +3,8 @@
     make strength
 
 One set of defaults everywhere. Every marked model has an unmarked twin: same split and first weights.
-Five seeds go through every edit; further seeds count for accuracy and the unedited evidence. `capped` are
-models whose mark never pulls harder than the task, where the defaults cost accuracy.
+Five seeds go through every edit; further seeds count for accuracy and the unedited evidence. `kept` are
+models whose carriers keep the features of their seed graphs instead of borrowing them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ NODE = tuple(f"{task}/{net}" for task in ("Cora", "PubMed", "Photo") for net in 
 SEEDS = dict.fromkeys(NODE, 5)
 SEEDS |= {"PROTEINS/GIN": 20, "PROTEINS/GraphSAGE": 20, "NCI1/GIN": 10, "NCI1/GraphSAGE": 10}
 FIRST, EDITED = 41, 5
-CAPPED = ("PROTEINS/GIN", "PROTEINS/GraphSAGE", "Photo/GraphSAGE", "PubMed/SGC")
 EDITS = ("unedited", "prune 20%", "prune 40%", "prune 50%", "8-bit", "4-bit", "bf16")
 EDITS += ("fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
 PATH = trials.RESULTS / "strength.csv"
@@ -37,8 +36,8 @@ def grid() -> Iterator[dict[str, Any]]:
         for seed in range(FIRST, FIRST + 3):
             yield {"setting": setting, "seed": seed, "kind": "labels"}
     for seed in range(FIRST, FIRST + EDITED):
-        for setting in CAPPED:
-            yield {"setting": setting, "seed": seed, "kind": "capped"}
+        for setting in SEEDS:
+            yield {"setting": setting, "seed": seed, "kind": "kept"}
 
 
 def access_of(setting: str, kind: str) -> tuple[str, ...]:
@@ -50,7 +49,7 @@ def access_of(setting: str, kind: str) -> tuple[str, ...]:
 
 def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -> tuple[Any, Any, Any]:
     """The task, an owner's mark and a model that has learnt nothing yet."""
-    from invgnn.recipe import Recipe
+    from invgnn.carriers import Sampler
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.watermark import Watermark
@@ -58,8 +57,8 @@ def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -
     name, backbone = parse_setting(setting)
     task, levels = load_task(name, seed), access_of(setting, kind)
     secret = Secret(public_stream(owner, setting, seed).bytes(32))
-    recipe = Recipe(cap=1.0 if kind == "capped" else None)
-    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes, recipe=recipe)
+    sampler = Sampler(lenders=None) if kind == "kept" else None
+    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes, sampler=sampler)
     return task, mark, new_model(task, backbone, seed)
 
 
@@ -123,11 +122,11 @@ def evidence(setting: str, access: str, edit: str, kind: str = "marked") -> list
 
 
 def summary() -> str:
-    """Accuracy, evidence at each access level, labels, and what a cap makes of it."""
-    kinds = ("marked", "labels", "capped")
+    """Accuracy, evidence at each access level, labels, and what features kept make of it."""
+    kinds = ("marked", "labels", "kept")
     held = {k: {r["setting"] for r in trials.read(PATH) if r["kind"] == k} for k in kinds}
-    marked, labels, capped = ([s for s in SEEDS if s in held[k]] for k in kinds)
-    parts = [_accuracy(marked), _evidence(marked), _aside(labels, "labels"), _aside(capped, "capped")]
+    marked, labels, kept = ([s for s in SEEDS if s in held[k]] for k in kinds)
+    parts = [_accuracy(marked), _evidence(marked), _aside(labels, "labels"), _aside(kept, "kept")]
     return "\n\n".join(parts)
 
 

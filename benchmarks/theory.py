@@ -67,7 +67,7 @@ def _marked(setting: str) -> dict[str, Any]:
     """Theorems 2 to 4 on a model marked with the defaults."""
     import numpy as np
 
-    from invgnn.carriers import Reference
+    from invgnn.carriers import Reference, Sampler
     from invgnn.invariants import find_invariant
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
@@ -88,7 +88,7 @@ def _marked(setting: str) -> dict[str, Any]:
 
     def draw(owner: str) -> Watermark:
         secret = Secret(public_stream(owner, setting, SEED).bytes(32))
-        return Watermark.draw(secret, reference, access=_access(setting))
+        return Watermark.draw(secret, reference, access=_access(setting), sampler=Sampler(lenders=None))
 
     mark, model = draw("owner"), new_model(task, backbone, SEED)
     train(model, task, mark, seed=SEED)

@@ -210,6 +210,8 @@ SETTINGS = [
     (Recipe, {"cap": 1.0, "guard": False}),
     (Recipe, {"extra": -1}),
     (Recipe, {"ratio": 1.0}),
+    (Recipe, {"every": 0}),
+    (Recipe, {"every": 1.5}),
     (Recipe, {"noise": 0.1}),
     (Recipe, {"simulate": 1}),
 ]

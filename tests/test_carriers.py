@@ -72,7 +72,13 @@ def check_ks(samples, pool, delta):
 
 @pytest.mark.parametrize(
     "sampler",
-    [Sampler(), Sampler(delta=0.3, size_quantile=0.6), Sampler(wl="features", rounds=1), Sampler(wave=32)],
+    [
+        Sampler(),
+        Sampler(lenders=None),
+        Sampler(delta=0.3, size_quantile=0.6),
+        Sampler(wl="features", rounds=1),
+        Sampler(wave=32),
+    ],
     ids=str,
 )
 def test_every_carrier_passes_every_check(rings, sampler):
@@ -90,9 +96,15 @@ def test_every_carrier_passes_every_check(rings, sampler):
     assert not set(hashes[0]) & set(hashes[1])
 
     ours, theirs = networks(carriers), networks(rings)
-    looks = [graphs.take([i]).x.tobytes() for graphs in (carriers, rings) for i in range(len(graphs))]
-    seeds = {(look, *dict(g.degree).values()) for look, g in zip(looks[40:], theirs, strict=True)}
-    assert {(look, *dict(g.degree).values()) for look, g in zip(looks, ours, strict=False)} <= seeds
+    kept = sampler.lenders is None
+    seeds, drawn_from = (
+        {
+            (graphs.take([i]).x.tobytes() if kept else b"", *dict(g.degree).values())
+            for i, g in enumerate(nets)
+        }
+        for graphs, nets in ((rings, theirs), (carriers, ours))
+    )
+    assert drawn_from <= seeds
     pools = [np.concatenate([list(part(g)) for g in theirs]) for part in (degrees, clustering)]
     for g in ours:
         for part, pool in zip((degrees, clustering), pools, strict=True):
@@ -147,6 +159,7 @@ CHANGES = {
     "access": {"access": "embedding"},
     "layer": {"layer": "head:in"},
     "delta": {"sampler": Sampler(delta=0.11)},
+    "lenders": {"sampler": Sampler(lenders=2)},
     "patience": {"sampler": Sampler(patience=65)},  # even what changes no decision
 }
 
@@ -162,9 +175,9 @@ def test_carriers_and_bits_are_bound_to_the_context(rings, name):
 
 
 def test_every_seed_has_its_turn_before_any_comes_twice(rings):
-    """Carriers of one seed share its features, and a model can hardly tell them apart."""
+    """Carriers of one seed that keep its features can hardly be told apart."""
     marked = Graphs(rings.ptr, rings.edges, np.arange(rings.num_nodes, dtype=np.float32)[:, None])
-    sampler = Sampler(delta=0.0, size_quantile=1.0, wave=16)
+    sampler = Sampler(delta=0.0, size_quantile=1.0, wave=16, lenders=None)
     drawn = Carriers.draw(Reference(marked), 32, SECRET.derive("test"), sampler)
     first = [int(drawn.graphs.x[start, 0]) for start in drawn.graphs.ptr[:-1]]
     seeds = np.searchsorted(rings.ptr, first, side="right")
@@ -179,26 +192,38 @@ def test_carriers_are_bound_to_secret_and_reference(rings):
         assert other.bits.tolist() != base.bits.tolist()
 
 
-def test_golden_mark(rings):
+@pytest.mark.parametrize("features", ["lent", "kept"])
+def test_golden_mark(rings, features):
     """A change here loses every mark ever made."""
-    mark = Watermark.draw(SECRET, rings, m=16, access="embedding")
-    assert rings.digest() == GOLDEN["rings"]
-    assert mark.bound == GOLDEN["bound"]
-    assert mark.carriers.digest() == GOLDEN["carriers"]
-    assert "".join(map(str, mark.bits)) == GOLDEN["bits"]
-    assert mark.ordinary.digest() == GOLDEN["ordinary"]
-    assert mark.direction("embedding", 8).tolist() == GOLDEN["projection"]
-    np.testing.assert_allclose(mark.targets[:4], GOLDEN["targets"], atol=1e-8)
+    sampler = {"lent": Sampler(), "kept": Sampler(lenders=None)}[features]
+    mark = Watermark.draw(SECRET, rings, m=16, access="embedding", sampler=sampler)
+    golden = GOLDEN[features]
+    assert rings.digest() == "e68822ac9115feb323b24251832015eddf5628a04a47dd0fd4cf728fc82a3831"
+    assert mark.bound == golden["bound"]
+    assert mark.carriers.digest() == golden["carriers"]
+    assert "".join(map(str, mark.bits)) == golden["bits"]
+    assert mark.ordinary.digest() == golden["ordinary"]
+    assert mark.direction("embedding", 8).tolist() == golden["projection"]
+    np.testing.assert_allclose(mark.targets[:4], golden["targets"], atol=1e-8)
 
 
 GOLDEN = {
-    "rings": "e68822ac9115feb323b24251832015eddf5628a04a47dd0fd4cf728fc82a3831",
-    "bound": "a50cac0024542fc96e6895d9ff9d5a8e768ecad24791cff6e4b32fd01fd12dd5",
-    "carriers": "ffb9cd9cac672de2c648a6f612fc64922c5e5f5e3b695c0291f4d2502202e894",
-    "bits": "0100011101011100",
-    "ordinary": "6e80143fb154a9abd8c4e8096260e3b57a9aca150d5b6d36b060b19886aba85f",
-    "projection": [-1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0],
-    "targets": [0.084423106, 1.0, 0.25, 0.0],
+    "lent": {
+        "bound": "ef3df215bc0f81fcd4e7bac642482338b716b019f1826689a281a7dbc97de383",
+        "carriers": "8d56695c78c748829833691fcf259fe2f5f24b371710bb127938b82acc44de2d",
+        "bits": "1011000110101010",
+        "ordinary": "526a0c1744aaefb4df25cbc0b0e7a40832e0948a2b847fe5efd2d4d915946575",
+        "projection": [-1.0, -1.0, -1.0, 1.0, 1.0, -1.0, 1.0, -1.0],
+        "targets": [0.75, 0.25, 0.816482276, 1.0],
+    },
+    "kept": {
+        "bound": "a50cac0024542fc96e6895d9ff9d5a8e768ecad24791cff6e4b32fd01fd12dd5",
+        "carriers": "ffb9cd9cac672de2c648a6f612fc64922c5e5f5e3b695c0291f4d2502202e894",
+        "bits": "0100011101011100",
+        "ordinary": "6e80143fb154a9abd8c4e8096260e3b57a9aca150d5b6d36b060b19886aba85f",
+        "projection": [-1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0],
+        "targets": [0.084423106, 1.0, 0.25, 0.0],
+    },
 }
 
 

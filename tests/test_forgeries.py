@@ -53,6 +53,7 @@ from invgnn.forgeries import (
     grinding_law,
     suite,
 )
+from invgnn.forgeries.forgery import KEPT
 from invgnn.forgeries.guided import kernel, log_density, log_evidence, posterior
 from invgnn.forgeries.heads import _teach
 from invgnn.forgeries.hunt import public_features
@@ -102,9 +103,8 @@ def models(coloured):
     with seeded(0):
         attach_head(perceiving, 16, nu=None)
     recipe = Recipe(beta=10.0, guard=False, wait=0)
-    another = Watermark.draw(
-        Secret(bytes(32)), coloured.data, m=128, access="perception", key="plain", gap=0.25, recipe=recipe
-    )
+    how = {"access": "perception", "key": "plain", "gap": 0.25, "recipe": recipe, "sampler": KEPT}
+    another = Watermark.draw(Secret(bytes(32)), coloured.data, m=128, **how)  # as the paper would
     train(perceiving, coloured, another, epochs=30)
     return {"unmarked": unmarked, "perceiving": perceiving}
 

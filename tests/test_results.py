@@ -34,6 +34,7 @@ def rows(name):
         ("forgers", "forgeries"),
         ("robustness", "robustness"),
         ("channel", "second-channel"),
+        ("stealth", "stealth"),
     ],
 )
 def test_document_shows_the_kept_results(name, page):

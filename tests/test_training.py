@@ -117,6 +117,7 @@ RECIPES = {
     "no mark": None,
     "joint": Recipe(),
     "joint, a share": Recipe(ratio=0.16),
+    "joint, every third step": Recipe(every=3, extra=1),
     "own pass": Recipe(joint=False),
     "own pass, a share": Recipe(joint=False, ratio=0.16),
     "noise": Recipe(joint=False, noise=0.2),

@@ -12,6 +12,8 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch import nn
+from torch_geometric.nn import GCNConv, global_mean_pool
 
 from invgnn import files
 from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
@@ -20,6 +22,7 @@ from invgnn.invariants import Scale
 from invgnn.models import GIN
 from invgnn.perception import attach_head
 from invgnn.query import observe, to_batch
+from invgnn.randomness import seeded
 from invgnn.reading import Reading, natural_spread
 from invgnn.recipe import Recipe, logistic_loss, mse_loss, standardise
 from invgnn.secret import Secret
@@ -229,6 +232,69 @@ def test_a_ratio_is_a_share_of_the_joint_batch(draw, motifs):
     with pytest.raises(ParameterError) as caught:
         mark.loss(model)
     assert "batch" in caught.value.advice
+
+
+@pytest.mark.parametrize("ratio", [None, 0.16])
+def test_carriers_that_ride_every_few_steps_are_as_many_and_nobody_rides_between(draw, motifs, ratio):
+    mark = draw(m=64, recipe=Recipe(ratio=ratio, every=4))
+    batch, model = to_batch(mark.ordinary), new_model(motifs, "GIN", 0, hidden_channels=8).train()
+    riders = [mark.mix(batch, step=step).carriers for step in range(16)]
+    assert [len(some) for some in riders] == [64 if ratio is None else 49, 0, 0, 0] * 4
+    seen = set(np.concatenate(riders[: 5 if ratio else 1]).tolist())
+    assert seen == set(range(64))  # a round of 49 and 15 more, as without `every`
+    for step, some in enumerate(riders[:4]):
+        joint = mark.mix(batch, step=step)
+        scores = joint(model)
+        task_loss = scores.square().mean()
+        assert len(scores) == 64
+        own = mark.loss(model, step=step, beside=batch)
+        for loss in (joint.loss(), own):
+            assert bool(loss > 0) == loss.requires_grad == (len(some) > 0)
+        for guarded in (joint.guard(task_loss), mark.guard(model, task_loss, step=step, beside=batch)):
+            assert (guarded is task_loss) == (not len(some))
+    with pytest.raises(ParameterError, match="when"):
+        mark.mix(batch)
+
+
+class Normed(nn.Module):
+    """BatchNorm over nodes, with and without weights, and over graphs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.BatchNorm1d(4), nn.BatchNorm1d(8, affine=False)
+        self.conv, self.last, self.head = GCNConv(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)
+
+    def forward(self, x, edge_index, batch):
+        nodes = self.second(self.conv(self.first(x), edge_index).tanh())
+        return self.head(self.last(global_mean_pool(nodes, batch)))
+
+
+def test_batch_norm_measures_ordinary_inputs_alone(draw, unchanged):
+    """As it will when a suspect is read: carriers among the measured would be read by other numbers."""
+    mark = draw(access=("embedding", "logits"))
+    with seeded(3):
+        net = Normed().double().train()
+        with torch.no_grad():
+            for p in net.parameters():
+                p.add_(torch.rand_like(p))
+    with unchanged(net):
+        taught = mark.loss(net)
+        torch.autograd.grad(taught, [*net.parameters()])
+    measured, usual = {}, to_batch(mark.ordinary, torch.zeros((), dtype=torch.float64))
+    norms = (net.first, net.second, net.last)
+    handles = [
+        n.register_forward_pre_hook(lambda module, args: measured.update({module: args[0]})) for n in norms
+    ]
+    net(usual.x, usual.edge_index, usual.batch)
+    for handle in handles:
+        handle.remove()
+    for norm in norms:
+        norm.running_mean = measured[norm].mean(0).detach()
+        norm.running_var = measured[norm].var(0, correction=0).detach()
+    torch.testing.assert_close(mark.loss(net.eval()), taught)
+    together = to_batch(mark.carriers, torch.zeros((), dtype=torch.float64))
+    net.train()(together.x, together.edge_index, together.batch)
+    assert not torch.isclose(mark.loss(net.eval()), taught)
 
 
 # --- what is fixed stays fixed

@@ -16,6 +16,7 @@ from invgnn.counts import clustering, degrees
 from invgnn.errors import CarrierError, DataError, ParameterError
 from invgnn.graphs import Draws, Graphs
 from invgnn.invariants import Scale, find_invariant
+from invgnn.lending import Lenders
 from invgnn.rewiring import rewire, sample_subgraphs
 from invgnn.secret import public_stream
 from invgnn.wl import label_nodes, wl_hash
@@ -112,13 +113,15 @@ def distinct(graphs: Graphs, sampler: Sampler) -> bool:
 
 @dataclass(frozen=True)
 class Sampler:
-    """How carriers are drawn; the defaults are the paper's.
+    """How carriers are drawn; the defaults are the paper's, which is silent about features.
 
     delta           smallest p-value of both Kolmogorov-Smirnov tests
     swap_step       swaps between checks, from `swap_step` up to `swap_cap`
     size_quantile   carriers are no larger than this quantile of the reference sizes
     wl              compare graphs by `structure` alone (stricter) or with their `features`
     rounds          of Weisfeiler-Lehman refinement
+    lenders         how many nodes of the task, no two alike, lend a carrier their features; None: it keeps
+                    those of the seed graph, harder to tell from a task graph and harder to teach
     wave            candidates rewired at once; part of the definition, since it orders the draws
     patience        candidates tried per carrier wanted before giving up
     """
@@ -129,6 +132,7 @@ class Sampler:
     size_quantile: float = 0.25
     wl: Literal["structure", "features"] = "structure"
     rounds: int = 3
+    lenders: int | None = 3
     wave: int = 256
     patience: int = 64
 
@@ -146,12 +150,18 @@ class Sampler:
             )
         if self.wl not in {"structure", "features"}:
             raise ParameterError(f"wl={self.wl!r}", "choose 'structure' or 'features'")
-        if min(self.rounds, self.wave, self.patience) < 1:
-            raise ParameterError("rounds, wave and patience are at least 1", "use the defaults")
+        least = min(self.rounds, self.wave, self.patience, 1 if self.lenders is None else self.lenders)
+        if least < 1:
+            raise ParameterError("rounds, wave, patience and lenders are at least 1", "use the defaults")
 
     def record(self) -> dict[str, Any]:
-        """The parameters as plain values."""
-        return asdict(self)
+        """The parameters as plain values; without lenders as it was before there were any."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def recall(cls, record: dict[str, Any]) -> Sampler:
+        """The parameters of a record; one without lenders is from when carriers kept their features."""
+        return cls(**{"lenders": None, **record})
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +197,8 @@ class _Drawing:
         self.task_graphs = reference.hashes(sampler)
         self.seen = set(self.task_graphs)
         self.seeds = self._eligible(reference)
+        self.features = None if sampler.lenders is None else reference.graphs.x
+        self.lenders: Lenders | None = None
         self.accepted: list[Graphs] = []
         self.deck = np.empty(0, dtype=np.int64)  # seeds in the order they are used: all, before any twice
         self.room = np.array([m // 2, m - m // 2]) if quota else np.array([m, 0])
@@ -208,6 +220,8 @@ class _Drawing:
 
     def run(self, draws: Draws, progress: Callable[[int], None] | None) -> Carriers:
         tried = 0
+        if self.features is not None:
+            self.lenders = Lenders.ask(self.features, draws)
         while self.room.sum() > 0:
             if tried >= self.sampler.patience * self.m:
                 got = self.m - int(self.room.sum())
@@ -225,6 +239,8 @@ class _Drawing:
             self.deck = np.append(self.deck, draws.permutation(len(self.seeds)))
         graphs = self.seeds.take(self.deck[: self.sampler.wave])
         self.deck = self.deck[self.sampler.wave :]
+        if self.lenders is not None and self.sampler.lenders is not None:
+            graphs = self.lenders.lend(graphs, self.sampler.lenders, draws)
         for _ in range(self.sampler.swap_step, self.sampler.swap_cap + 1, self.sampler.swap_step):
             graphs, done = rewire(graphs, self.sampler.swap_step, draws)
             keys = _hash(graphs, self.sampler)

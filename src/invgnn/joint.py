@@ -52,18 +52,22 @@ class Joint:
             raise DataError("the carriers have no node features", "draw the mark from graphs with features")
         self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
+        self.seen: tuple[Observation, nn.Module] | None = None
+        self.peers: Any = None
+        if not len(self.carriers):
+            self.batch = task
+            return
         riders = _riders(mark, turn.order, task.x)
         parts = [riders.part(turn.first, turn.last, self.nodes, self.tasks)]
         if not self.alone:  # task graphs are ordinary inputs too
             after = self.nodes + len(parts[0].x), self.tasks + len(self.carriers)
             parts.append(riders.part(len(turn.order), len(riders.graphs), *after))
         self.batch = _joined(task, parts)
-        self.seen: tuple[Observation, nn.Module] | None = None
-        self.peers: Any = None
 
     def __call__(self, model: nn.Module) -> Tensor:
         """One forward over task inputs and carriers; returns the scores of the task inputs only."""
-        seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
+        layer = self.mark.layer if len(self.carriers) else None
+        seen = observe(model, self.batch, layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
         rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
@@ -72,6 +76,8 @@ class Joint:
         """β times the mark's loss for the forward pass just made."""
         if self.seen is None:
             raise SuspectError("no forward pass was made", "call this joint batch on the model")
+        if not len(self.carriers):
+            return self.seen[0].scores.new_zeros(())
         first, last = self.tasks, self.tasks + len(self.carriers)
         usual = slice(first) if self.alone else slice(last, None)
         return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.carriers)
@@ -79,6 +85,8 @@ class Joint:
     def guard(self, task_loss: Tensor) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
         mark_loss = self.loss()
+        if not mark_loss.requires_grad:
+            return task_loss
         parameters = self.seen[1].parameters() if self.seen else ()
         return guarded(task_loss, mark_loss, parameters, self.mark.recipe.cap, self.peers)
 
@@ -113,7 +121,7 @@ class Rota:
 
     def __init__(self, m: int, stream: Callable[[int], Stream]) -> None:
         self.m, self.stream = m, stream
-        self.everyone = Turn(np.arange(m), 0, m)
+        self.everyone, self.nobody = (Turn(np.arange(m), 0, last) for last in (m, 0))
         self._order = lru_cache(maxsize=1)(self._drawn)
 
     def __call__(self, step: int, count: int) -> Turn:

@@ -45,9 +45,38 @@ def own_loss(
     swapped = {f"model.{name}": value.clone() for name, value in core.named_buffers()}
     parameters = dict(core.named_parameters())
     swapped |= {f"model.{name}": parameters[name] + shift.detach() for name, shift in at.items()}
-    with kept():
+    with kept(), _usual_statistics(core, carriers, batch):
         caller = _Caller(mark, core)
         return torch.as_tensor(torch.func.functional_call(caller, swapped, (batch, chosen)))
+
+
+@contextmanager
+def _usual_statistics(core: nn.Module, carriers: Graphs, batch: Any) -> Iterator[None]:
+    """A block in which BatchNorm measures the ordinary inputs of a batch only, which follow the carriers.
+
+    What a suspect's BatchNorm knows are statistics of the task: by those the carriers will be read.
+    """
+    first = {int(batch.num_nodes): carriers.num_nodes, int(batch.num_graphs): len(carriers)}
+
+    def normalised(module: Any, args: Any, output: Any) -> Any:
+        x = args[0]
+        if not module.training or len(x) not in first:
+            return output
+        aside = [0, *range(2, x.dim())]
+        var, mean = torch.var_mean(x[first[len(x)] :], aside, correction=0, keepdim=True)
+        scaled = (x - mean) * torch.rsqrt(var + module.eps)
+        if module.weight is None:
+            return scaled
+        weight, bias = (p.view(mean.shape) for p in (module.weight, module.bias))
+        return scaled * weight + bias
+
+    norms = [part for part in core.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    handles = [norm.register_forward_hook(normalised) for norm in norms]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 class _Caller(nn.Module):

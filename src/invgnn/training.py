@@ -197,13 +197,15 @@ def _mark_alone(
     model: nn.Module, mark: Watermark, optimiser: torch.optim.Optimizer, batch: Any, step: int
 ) -> None:
     for _ in range(mark.recipe.extra):
-        optimiser.zero_grad()
-        mark.loss(model, step=step, beside=batch).backward()
-        optimiser.step()
+        loss = mark.loss(model, step=step, beside=batch)
+        if loss.requires_grad:  # some carriers have their turn
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
 
 
 def _sum(task_loss: Tensor, mark_loss: Tensor, model: nn.Module, mark: Watermark | None) -> Tensor:
-    if mark is None or not mark.recipe.guard:
+    if mark is None or not mark.recipe.guard or not mark_loss.requires_grad:
         return task_loss + mark_loss
     return guarded(task_loss, mark_loss, model.parameters(), mark.recipe.cap, peers(model))
 

@@ -81,7 +81,7 @@ class Watermark:
         check_context(self.context)
         if len(self.carriers) != self.m:
             raise ParameterError(f"{len(self.carriers)} carriers for m={self.m}", "draw the mark anew")
-        if not distinct(self.carriers, Sampler(**self.context["sampler"])):
+        if not distinct(self.carriers, Sampler.recall(self.context["sampler"])):
             raise ParameterError("some carriers are the same graph", "draw the mark anew")
         if int(self.bits.sum()) * 2 != self.m:
             raise ParameterError("the key is not balanced", "draw the mark anew")
@@ -331,15 +331,19 @@ class Watermark:
         """β times the mark's loss, from a forward of its own: add it to the task loss.
 
         The pass runs in the model's present mode, over carriers and ordinary inputs together, on
-        copies of the buffers: mode, statistics and random state stay exactly as they were. With
-        `recipe.ratio` the carriers take turns, as many as the task batch `beside` them allows, chosen
-        by the number of the optimiser `step`. `at` evaluates with every named parameter shifted (weight
-        noise, simulated fine-tuning) while the gradient goes to the parameters themselves.
+        copies of the buffers: mode, statistics and random state stay exactly as they were, and BatchNorm
+        measures the ordinary inputs alone. With `recipe.ratio` the carriers take turns, as many as the
+        task batch `beside` them allows, chosen by the number of the optimiser `step`; where it is nobody's
+        turn the loss is zero. `at` evaluates with every named parameter shifted (weight noise, simulated
+        fine-tuning) while the gradient goes to the parameters themselves.
 
         Of a `DistributedDataParallel` model pass the wrapper: the gradient is the mean over its processes,
         however the loss is sent backward.
         """
-        chosen = None if self.recipe.ratio is None else self._turn(beside, step).carriers
+        turn = self._turn(beside, step)
+        if turn is self._rota.nobody:
+            return torch.zeros(())
+        chosen = None if turn is self._rota.everyone else turn.carriers
         return shared(own_loss(self, model, chosen, at or {}), model)
 
     def guard(self, model: nn.Module, task_loss: Tensor, **options: Any) -> Tensor:
@@ -349,13 +353,15 @@ class Watermark:
         of this model get a gradient; see `recipe.guarded`.
         """
         mark_loss = self.loss(unwrap(model), **options)
+        if not mark_loss.requires_grad:
+            return task_loss
         return guarded(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
 
     def mix(self, batch: Any, *, step: int | None = None) -> Joint:
         """The task batch with the carriers in it: call the result on the model, then take its loss.
 
         All of them ride along, or with `recipe.ratio` a share that changes with the number of the
-        optimiser `step`.
+        optimiser `step`, or with `recipe.every` nobody in the steps between.
         """
         return Joint(self, batch, self._turn(batch, step))
 
@@ -396,17 +402,23 @@ class Watermark:
         )
 
     def _turn(self, batch: Any, step: int | None) -> Turn:
-        if self.recipe.ratio is None:
+        ratio, every = self.recipe.ratio, self.recipe.every
+        if ratio is None and every == 1:
             return self._rota.everyone
-        if batch is None or step is None:
+        if step is None or (batch is None and ratio is not None):
             raise ParameterError(
-                "with a ratio the carriers take turns: a share of which batch, at which step?",
+                "with a ratio or `every` the carriers take turns: beside which batch, and when?",
                 "pass the batch and the number of the optimiser step",
             )
+        if step % every:
+            return self._rota.nobody
+        if ratio is None:
+            return self._rota.everyone
         if self.context["level"] == "node":  # one graph has no share to speak of: a share of the carriers
-            return self.turn(step, max(1, round(self.recipe.ratio * self.m)))
-        share = self.recipe.ratio / (1 - self.recipe.ratio)
-        return self.turn(step, max(1, round(share * num_graphs(batch))))
+            count = round(ratio * every * self.m)
+        else:
+            count = round(ratio / (1 - ratio) * every * num_graphs(batch))
+        return self.turn(step // every, max(1, count))
 
     def turn(self, step: int, count: int) -> Turn:
         """Carriers of one step, always `count`: in every round of steps all get their turn."""

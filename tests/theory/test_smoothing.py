@@ -56,7 +56,7 @@ def marked(motifs, draw):
     """A small model that learnt nothing but the mark."""
     mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).eval()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(80):
+    for _ in range(200):
         optimiser.zero_grad()
         mark.loss(model).backward()
         optimiser.step()

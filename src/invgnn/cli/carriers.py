@@ -86,6 +86,15 @@ def carriers(
         float,
         typer.Option(metavar="P", help="Smallest p at which a carrier still passes for a task graph."),
     ] = 0.1,
+    lenders: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How many nodes of the task lend a carrier their features; 0 keeps those of its seed "
+            "graph: harder to spot among questions to an API, harder to teach.",
+        ),
+    ] = 3,
     function: Annotated[
         int | None,
         typer.Option(
@@ -103,9 +112,10 @@ def carriers(
 ) -> Any:
     """Draw private graphs for a task and write the mark.
 
-    Carriers are rewired task graphs: same degrees, ordinary clustering, equal to no training graph. The
-    mark holds the secret, the carriers and how suspects may be read. All that is fixed here, before any
-    suspect is looked at, and cannot be changed later. The mark is sealed with the secret's passphrase.
+    Carriers are rewired task graphs with features lent by other nodes of the task: same degrees, ordinary
+    clustering, equal to no training graph. The mark holds the secret, the carriers and how suspects may
+    be read. All that is fixed here, before any suspect is looked at, and cannot be changed later. The mark
+    is sealed with the secret's passphrase.
     """
     from invgnn.secret import Secret
 
@@ -132,7 +142,7 @@ def carriers(
             key=cast("Key", key),
             statistic=statistic,
             function=function,
-            sampler=Sampler(size_quantile=size_quantile, delta=delta),
+            sampler=Sampler(size_quantile=size_quantile, delta=delta, lenders=lenders or None),
             progress=tick,
         )
     mark.save(output, passphrase, insecure_no_passphrase=no_passphrase, overwrite=overwrite)

@@ -11,7 +11,7 @@ from torch import nn
 
 from invgnn import null
 from invgnn.carriers import Carriers, Reference, Sampler
-from invgnn.forgeries.forgery import Attempt, Forged, Forgery, Naive, bound_anew
+from invgnn.forgeries.forgery import KEPT, Attempt, Forged, Forgery, Naive, bound_anew
 from invgnn.forgeries.hunt import Ground
 from invgnn.graphs import Graphs, Ints
 from invgnn.invariants import find_invariant, plain_bits
@@ -34,7 +34,7 @@ class Choice(Forgery):
         self, reference: Reference, key: Key = "keyed", *, m: int = 0, sampler: Sampler | None = None
     ) -> Watermark:
         """A mark of the forger's, drawn by the rules."""
-        how: dict[str, Any] = {"key": key, "access": "embedding", "sampler": sampler}
+        how: dict[str, Any] = {"key": key, "access": "embedding", "sampler": sampler or KEPT}
         return Watermark.draw(self.secret(key), reference, m=m or self.m, **how)
 
 
@@ -155,7 +155,7 @@ class RepeatCarriers(Choice):
         ]
         if repeated.x is not None:  # compared with their features, a grain of dust tells graphs apart
             dusty = Graphs(repeated.ptr, repeated.edges, _dusted(repeated))
-            lax = self.own(reference, sampler=Sampler(wl="features"))
+            lax = self.own(reference, sampler=replace(KEPT, wl="features"))
             attempts.append(lambda: verify(model, bound_anew(lax, dusty)))
         naive = Naive.count(self.fools, said[kept], plain.bits[kept])
         return Forged(model, naive, tuple(attempts), mark=plain)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from invgnn import null
+from invgnn.carriers import Sampler
 from invgnn.errors import InvgnnError
 from invgnn.graphs import Graphs
 from invgnn.query import digest_model
@@ -25,6 +26,9 @@ from invgnn.watermark import Watermark
 
 Attempt = Callable[[], Verdict]
 """One way to put a forgery before the real verification; it may raise an `InvgnnError`."""
+
+KEPT = Sampler(lenders=None)
+"""Forgers leave carriers the features of their seed graphs: an unmarked model has more to say of those."""
 
 Kind = Literal["refused", "not owned", "another model", "owned"]
 Accused = Literal["unmarked", "perceiving"]

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from torch import nn
 
-from invgnn.carriers import Carriers, Reference, Sampler
+from invgnn.carriers import Carriers, Reference
 from invgnn.counts import clustering, degrees, triangles
 from invgnn.errors import ParameterError
-from invgnn.forgeries.forgery import Forged, Forgery, Naive
+from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive
 from invgnn.forgeries.search import Found, Search
 from invgnn.graphs import Floats, Graphs, Ints, sum_runs
 from invgnn.invariants import find_invariant, plain_bits
@@ -65,7 +66,7 @@ class Ground:
             raise ParameterError(f"a pool of {size} for {mark.m} carriers", "twice as many, at least")
         value = find_invariant(mark.context["invariant"])
         draws = mark.secret.derive("pool", size)
-        sampler = Sampler(size_quantile=0.5)  # more seeds than a mark needs
+        sampler = replace(KEPT, size_quantile=0.5)  # more seeds than a mark needs
         pool = Carriers.draw(
             reference, size, draws, sampler, lambda graphs: plain_bits(mark.scale(value(graphs)))
         ).graphs
@@ -124,7 +125,8 @@ class Hunt(Forgery):
         """The forger's pool and reading, for plain or keyed bits; the same for every way to search."""
         reference = Reference.of(task.data)
         secret = Secret(public_stream("hunt", key, self.seed, self.m).bytes(32))
-        mark = Watermark.draw(secret, reference, m=self.m, key=key, access="embedding", statistic="matches")
+        how: dict[str, Any] = {"key": key, "access": "embedding", "statistic": "matches", "sampler": KEPT}
+        mark = Watermark.draw(secret, reference, m=self.m, **how)
         return Ground.prepare(model, mark, reference, self.pool)
 
     def hunt(self, ground: Ground) -> Found:

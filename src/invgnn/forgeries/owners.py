@@ -11,7 +11,7 @@ from torch import nn
 from invgnn import null
 from invgnn.carriers import Reference
 from invgnn.edits.layers import all_learn
-from invgnn.forgeries.forgery import Forged, Forgery, Naive
+from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive
 from invgnn.query import Suspect
 from invgnn.reading import Access
 from invgnn.tasks import Task
@@ -35,7 +35,9 @@ class AnotherOwner(Forgery):
         access: Access = "perception" if hasattr(model, "perception") else "embedding"
         reference = Reference.of(task.data)
         plain, keyed = (
-            Watermark.draw(self.secret(), reference, m=self.m, key=key, access=access, gap=self.gap)
+            Watermark.draw(
+                self.secret(), reference, m=self.m, key=key, access=access, gap=self.gap, sampler=KEPT
+            )
             for key in ("plain", "keyed")
         )
         # Decoded at the median: how high a head answers on average says nothing.

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from invgnn.forgeries.forgery import Forged, Forgery, Naive
+from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive
 from invgnn.invariants import INVARIANTS
 from invgnn.null import STATISTICS
 from invgnn.reading import Reading
@@ -34,7 +34,7 @@ class PickBest(Forgery):
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
         """Look at all, keep the smallest p."""
-        first = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding")
+        first = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding", sampler=KEPT)
         ways = islice(_ways(), self.looks)
         marks = [replace(first, context={**first.context, **way}) for way in ways]
         found = [mark.weigh(mark.read(model)).log_p for mark in marks]

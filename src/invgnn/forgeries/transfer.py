@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 from invgnn.carriers import Reference
 from invgnn.edits.layers import fresh_twin
 from invgnn.errors import ParameterError
-from invgnn.forgeries.forgery import Forged, Forgery, Naive, bound_anew
+from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive, bound_anew
 from invgnn.graphs import Graphs
 from invgnn.query import observe, to_batch, weight_of
 from invgnn.reading import answer
@@ -37,7 +37,7 @@ class TransferCarriers(Forgery):
         """Tune for a plain mark read at the scores, which all models of a task share."""
         reference = Reference.of(task.data)
         plain, keyed = (
-            Watermark.draw(self.secret(), reference, m=self.m, key=key, access="logits")
+            Watermark.draw(self.secret(), reference, m=self.m, key=key, access="logits", sampler=KEPT)
             for key in ("plain", "keyed")
         )
         mine = [self._own_model(model, task, number) for number in range(self.own)]

@@ -1,0 +1,150 @@
+"""Can whoever serves a stolen model tell carriers from ordinary questions?
+
+    make stealth
+
+The thief knows the protocol and the task's data: he draws carriers with a secret of his own and learns how
+they differ from task graphs of the same sizes, by three means: a GIN trained to tell, how many different
+feature rows a graph has, how far apart the features of neighbours are. Each is then asked about the owner's
+carriers and about task graphs not seen before; the best of the three counts. One half is guessing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import mean
+from typing import Any
+
+import trials
+
+SETTINGS, SEEDS = ("Cora", "PubMed", "Photo", "PROTEINS", "NCI1"), range(41, 44)
+KINDS = {"kept": None, "lent": 3}
+STUDIED, ASKED = 256, 128
+PATH = trials.RESULTS / "stealth.csv"
+
+
+def grid() -> Iterator[dict[str, Any]]:
+    """Seeds in turn."""
+    for seed in SEEDS:
+        for setting in SETTINGS:
+            for features in KINDS:
+                yield {"setting": setting, "seed": seed, "features": features}
+
+
+def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
+    """Train a detector and say how often it is right about an owner it has never met."""
+    import numpy as np
+    import torch
+
+    from invgnn.carriers import Carriers, Reference, Sampler
+    from invgnn.graphs import Graphs
+    from invgnn.query import to_batch
+    from invgnn.secret import public_stream
+    from invgnn.tasks import Task, load_task, new_model
+    from invgnn.training import train
+
+    reference = Reference.of(load_task(setting, seed).data)
+    sampler = Sampler(lenders=KINDS[features])
+    thief, owner = (
+        Carriers.draw(reference, size, public_stream("stealth", who, setting, seed), sampler).graphs
+        for who, size in (("thief", STUDIED), ("owner", ASKED))
+    )
+    small = np.flatnonzero(reference.graphs.sizes <= owner.sizes.max())
+    order = small[np.random.default_rng(seed).permutation(len(small))]
+    seen, unseen = order[: len(order) * 2 // 3][:STUDIED], order[len(order) * 2 // 3 :][:ASKED]
+    ours = Graphs.concat([thief, owner])
+    usual = reference.graphs.take(np.concatenate([seen, unseen]))
+    graphs = [
+        item
+        for part, kind in ((ours, 1), (usual, 0))
+        for item in _separate(to_batch(part), part, torch.tensor([kind]))
+    ]
+    first, last = len(ours), len(ours) + len(seen)
+    learn = torch.cat([torch.arange(STUDIED), torch.arange(first, last)])
+    ask = torch.cat([torch.arange(STUDIED, first), torch.arange(last, len(graphs))])
+    task = Task("stealth", "graph", graphs, learn, learn, ask, 2, "thief and owner")
+    model = new_model(task, "GIN", seed)
+    train(model, task, epochs=60, seed=seed)
+    others = [reference.graphs.take(part) for part in (seen, unseen)]
+    rules = {"GIN": _trained(model), "different rows": _rows, "neighbours apart": _apart}
+    found = {}
+    for name, rule in rules.items():
+        known, asked = (
+            _area(rule(mine), rule(theirs)) for mine, theirs in zip((thief, owner), others, strict=True)
+        )
+        found[name] = asked if known >= 0.5 else 1 - asked
+    best = max(found, key=lambda name: found[name])
+    row = {
+        "setting": setting,
+        "seed": seed,
+        "features": features,
+        "rule": best,
+        "area": round(found[best], 4),
+    }
+    return [row | {f"{name} area": round(area, 4) for name, area in found.items()}]
+
+
+def _trained(model: Any) -> Any:
+    """The odds that a trained detector gives."""
+    import torch
+
+    from invgnn.query import to_batch
+
+    def odds(graphs: Any) -> Any:
+        batch = to_batch(graphs)
+        with torch.no_grad():
+            scores = model(batch.x.float(), batch.edge_index, batch.batch).numpy()
+        return scores[:, 1] - scores[:, 0]
+
+    return odds
+
+
+def _rows(graphs: Any) -> list[float]:
+    """How many different feature rows a graph has, for each of its nodes."""
+    import numpy as np
+
+    parts = (graphs.x[a:b] for a, b in zip(graphs.ptr[:-1], graphs.ptr[1:], strict=True))
+    return [len(np.unique(part, axis=0)) / len(part) for part in parts]
+
+
+def _apart(graphs: Any) -> Any:
+    """How far apart the features of neighbours are on average."""
+    import numpy as np
+
+    u, v = graphs.edges.T
+    far = np.square(graphs.x[u].astype(np.float64) - graphs.x[v]).sum(1)
+    return np.bincount(graphs.graph_of_edge, far, len(graphs)) / np.maximum(np.diff(graphs.edge_ptr), 1)
+
+
+def _area(carriers: Any, others: Any) -> float:
+    """How often a carrier ranks above another graph."""
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(carriers, others).statistic) / (len(carriers) * len(others))
+
+
+def _separate(batch: Any, graphs: Any, kind: Any) -> Iterator[Any]:
+    """The graphs of a batch one by one, with a class."""
+    from torch_geometric.data import Data
+
+    for number in range(len(graphs)):
+        start, end = (int(v) for v in graphs.ptr[number : number + 2])
+        first, last = (2 * int(v) for v in graphs.edge_ptr[number : number + 2])
+        edges = batch.edge_index[:, first:last] - start
+        yield Data(x=batch.x[start:end].float(), edge_index=edges, y=kind, num_nodes=end - start)
+
+
+def summary() -> str:
+    """How often a detector ranks a carrier above a task graph, by setting."""
+    rows = trials.read(PATH)
+    lines = ["| carriers of | features kept | features lent |", "|---|--:|--:|"]
+    for setting in SETTINGS:
+        cells = []
+        for features in KINDS:
+            found = [float(r["area"]) for r in rows if (r["setting"], r["features"]) == (setting, features)]
+            cells.append(f"{mean(found):.2f} ({min(found):.2f} to {max(found):.2f})" if found else "")
+        lines.append(f"| {setting} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    trials.main(__doc__, PATH, trial, grid(), summary)
