@@ -36,8 +36,8 @@ def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
     import torch
 
     from invgnn.carriers import Carriers, Reference, Sampler
+    from invgnn.forward import to_batch
     from invgnn.graphs import Graphs
-    from invgnn.query import to_batch
     from invgnn.secret import public_stream
     from invgnn.tasks import Task, load_task, new_model
     from invgnn.training import train
@@ -87,7 +87,7 @@ def _trained(model: Any) -> Any:
     """The odds that a trained detector gives."""
     import torch
 
-    from invgnn.query import to_batch
+    from invgnn.forward import to_batch
 
     def odds(graphs: Any) -> Any:
         batch = to_batch(graphs)

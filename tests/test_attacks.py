@@ -42,9 +42,9 @@ from invgnn.edits import FineTune, PermuteUnits, PruneChannels, RescaleUnits
 from invgnn.edits.layers import last_layer, scores
 from invgnn.edits.units import hidden_units
 from invgnn.errors import EditError, ParameterError, SuspectError
+from invgnn.forward import observe, to_batch
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
-from invgnn.query import observe, to_batch
 from invgnn.randomness import seeded
 from invgnn.reading import Reading, pooled
 from invgnn.tasks import new_model

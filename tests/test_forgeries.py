@@ -57,8 +57,9 @@ from invgnn.forgeries.forgery import KEPT
 from invgnn.forgeries.guided import kernel, log_density, log_evidence, posterior
 from invgnn.forgeries.heads import _teach
 from invgnn.forgeries.hunt import public_features
+from invgnn.forward import call
 from invgnn.perception import attach_head
-from invgnn.query import call, digest_model
+from invgnn.query import digest_model
 from invgnn.randomness import seeded
 from invgnn.recipe import Recipe
 from invgnn.secret import Secret

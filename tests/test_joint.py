@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from invgnn.errors import DataError, SuspectError
-from invgnn.query import to_batch
+from invgnn.forward import to_batch
 from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
 

@@ -12,9 +12,10 @@ from torch_geometric.data import Batch
 from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
 
 from invgnn.errors import SuspectError
+from invgnn.forward import parts_of, to_batch
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
-from invgnn.query import digest_model, parts_of, to_batch, without_gaps
+from invgnn.query import digest_model, without_gaps
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.verdict import verify

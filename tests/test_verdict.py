@@ -16,8 +16,9 @@ from scipy.stats import binomtest, rankdata
 
 from invgnn import null
 from invgnn.errors import ParameterError
+from invgnn.forward import to_batch
 from invgnn.models import save_model
-from invgnn.query import digest_model, to_batch
+from invgnn.query import digest_model
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.training import train

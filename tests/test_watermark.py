@@ -17,11 +17,11 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 
 from invgnn import files
 from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
+from invgnn.forward import observe, to_batch
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale
 from invgnn.models import GIN
 from invgnn.perception import attach_head
-from invgnn.query import observe, to_batch
 from invgnn.randomness import seeded
 from invgnn.reading import Reading, natural_spread
 from invgnn.recipe import Recipe, logistic_loss, mse_loss, standardise

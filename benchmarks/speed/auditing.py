@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from invgnn import ranks
+from invgnn.forward import to_batch
 from invgnn.graphs import Graphs
 from invgnn.null import log_p_matches
-from invgnn.query import to_batch
 from invgnn.recipe import Recipe
 from invgnn.secret import public_stream
 from invgnn.tasks import load_task, new_model

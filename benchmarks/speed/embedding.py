@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.loader import DataLoader
 
 from invgnn.edits import FineTune
-from invgnn.query import call
+from invgnn.forward import call
 from invgnn.randomness import seeded
 from invgnn.recipe import Recipe
 from invgnn.secret import Secret, public_stream

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from invgnn.carriers import Reference
+from invgnn.forward import to_batch
 from invgnn.graphs import Graphs, key_edges, offsets_of, unkey_edges
 from invgnn.models import GCN, GIN
-from invgnn.query import to_batch
 from invgnn.secret import Secret, public_stream
 from invgnn.watermark import Watermark
 from speed.clock import Figure, exponent, peak_megabytes, repeated

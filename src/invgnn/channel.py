@@ -26,7 +26,8 @@ from torch_geometric.data import Batch
 from invgnn import null
 from invgnn.errors import DataError, ParameterError
 from invgnn.features import Features
-from invgnn.query import Forward, Suspect, call, one_tensor, scores_on, without_gaps
+from invgnn.forward import Forward, call, one_tensor
+from invgnn.query import Suspect, scores_on, without_gaps
 from invgnn.reading import Direction, log_scores
 from invgnn.secret import Stream
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, SuspectError
+from invgnn.forward import as_batch, observe, to_batch, unwrap
 from invgnn.graphs import Graphs
 from invgnn.parallel import peers
-from invgnn.query import as_batch, observe, to_batch, unwrap
 from invgnn.reading import Observation
 from invgnn.recipe import guarded
 from invgnn.secret import Stream
@@ -180,12 +180,14 @@ def _joined(task: Any, parts: list[_Part]) -> Any:
     ptr = torch.tensor([0, nodes], device=task.x.device) if ptr is None else ptr
     _check_features(task.x, parts[0].x)
     x, edges, batch, ends = zip(*parts, strict=True)
-    return as_batch(
+    joined = as_batch(
         x=torch.cat([task.x, *x]),
         edge_index=torch.cat([task.edge_index, *edges], dim=1),
         batch=torch.cat([own, *batch]),
         ptr=torch.cat([ptr, *ends]),
     )
+    joined.num_nodes = len(joined.x)  # PyG would look for it again and again
+    return joined
 
 
 def _check_features(task: Tensor, carriers: Tensor) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import torch
@@ -88,6 +89,18 @@ class Observation:
     scores: Tensor
     hidden: Tensor | None
     batch: Any
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        """What the watched layer shows, one row per graph."""
+        if self.hidden is None:
+            raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
+        return pool(full(self.hidden), self.batch)
+
+    @cached_property
+    def log_probabilities(self) -> Tensor:
+        """Of every class, one row per graph."""
+        return pool(log_scores(self.scores).log_softmax(-1), self.batch)
 
 
 def pool(rows: Tensor, batch: Any) -> Tensor:
@@ -175,16 +188,13 @@ def full(values: Tensor) -> Tensor:
 def _uncast(like: Tensor) -> AbstractContextManager[Any]:
     """A block in which autocast does not halve what is computed from a model's output."""
     place = like.device.type
-    return torch.autocast(place, enabled=False) if is_autocast_available(place) else nullcontext()
+    halved = is_autocast_available(place) and torch.is_autocast_enabled(place)
+    return torch.autocast(place, enabled=False) if halved else nullcontext()
 
 
 def pooled(seen: Observation, reading: Reading) -> Tensor:
     """One row per graph: its embedding, or its log-probabilities."""
-    if not reading.hidden:
-        return pool(log_scores(seen.scores).log_softmax(-1), seen.batch)
-    if seen.hidden is None:
-        raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
-    return pool(full(seen.hidden), seen.batch)
+    return seen.embeddings if reading.hidden else seen.log_probabilities
 
 
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, ParameterError
+from invgnn.forward import observe, politely, to_batch, unwrap, weight_of
 from invgnn.graphs import Graphs
 from invgnn.perception import PerceptionHead, gradient_penalty
-from invgnn.query import observe, politely, to_batch, unwrap, weight_of
 from invgnn.randomness import kept, seeded
 from invgnn.reading import Observation, Reading, answer, natural_spread
 from invgnn.recipe import (

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
+from invgnn.forward import as_batch, call, politely, unwrap, weight_of
 from invgnn.parallel import peers
-from invgnn.query import as_batch, call, politely, unwrap, weight_of
 from invgnn.randomness import seeded, undropped
 from invgnn.recipe import distillation_loss, guarded
 from invgnn.tasks import Task

@@ -14,8 +14,9 @@ from torch import nn
 from invgnn import null
 from invgnn.channel import Channel, Lean
 from invgnn.errors import ParameterError
+from invgnn.forward import Forward
 from invgnn.models import load_model
-from invgnn.query import Forward, Suspect, digest_model
+from invgnn.query import Suspect, digest_model
 from invgnn.reading import Access
 from invgnn.version import __version__
 from invgnn.watermark import Answers, Watermark

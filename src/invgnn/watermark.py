@@ -19,11 +19,12 @@ from invgnn.carriers import Carriers, Reference, Sampler, distinct
 from invgnn.channel import Channel, Memory, digest_inputs
 from invgnn.context import FORMAT, bind, check_context
 from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
+from invgnn.forward import Forward, unwrap
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, Rota, Turn
 from invgnn.parallel import peers, shared
-from invgnn.query import Forward, Suspect, ask, unwrap
+from invgnn.query import Suspect, ask
 from invgnn.reading import Access, Direction, Reading
 from invgnn.recipe import Recipe, guarded, standardise
 from invgnn.seal import require_passphrase

@@ -6,7 +6,7 @@ from torch import nn
 
 from invgnn.carriers import Reference
 from invgnn.edits.layers import executed
-from invgnn.query import weighted
+from invgnn.forward import weighted
 from invgnn.reading import Access
 from invgnn.recipe import Recipe
 from invgnn.secret import Secret, public_stream

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.errors import ParameterError
-from invgnn.query import call, weight_of
+from invgnn.forward import call, weight_of
 from invgnn.reading import log_scores
 from invgnn.tasks import Task
 

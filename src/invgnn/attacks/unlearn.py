@@ -13,8 +13,8 @@ from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.attacks.rival import accesses, own_marks
 from invgnn.edits.layers import all_learn
 from invgnn.errors import ParameterError
+from invgnn.forward import call, observe, politely, to_batch, weight_of
 from invgnn.graphs import Graphs
-from invgnn.query import call, observe, politely, to_batch, weight_of
 from invgnn.reading import Observation, Reading, pooled
 from invgnn.recipe import guarded
 from invgnn.tasks import Task

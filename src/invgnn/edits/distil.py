@@ -13,8 +13,8 @@ from invgnn.edits.edit import Edit
 from invgnn.edits.layers import fresh_twin, scores
 from invgnn.edits.lessons import ask_teacher, learn
 from invgnn.errors import EditError, ParameterError
+from invgnn.forward import weight_of
 from invgnn.models import Backbone, build
-from invgnn.query import weight_of
 from invgnn.tasks import Task, new_model
 
 STUDENTS = {"same": "", "half": " into half width", "other": " into other backbone"}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from invgnn.errors import EditError
-from invgnn.query import call, politely, weighted
+from invgnn.forward import call, politely, weighted
 from invgnn.tasks import Task
 
 

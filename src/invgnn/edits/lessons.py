@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from invgnn.edits.layers import all_learn
-from invgnn.query import call, politely
+from invgnn.forward import call, politely
 from invgnn.recipe import distillation_loss
 from invgnn.tasks import Task
 from invgnn.training import Collated, accuracy, batches

@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from invgnn.edits.edit import Edit
 from invgnn.errors import EditError
-from invgnn.query import call
+from invgnn.forward import call
 from invgnn.tasks import Task
 from invgnn.training import Collated, batches
 

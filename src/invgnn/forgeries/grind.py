@@ -13,8 +13,8 @@ from torch import nn
 
 from invgnn import null
 from invgnn.forgeries.forgery import Forged, Forgery, Naive
+from invgnn.forward import observe, politely, to_batch, weight_of
 from invgnn.graphs import Floats
-from invgnn.query import observe, politely, to_batch, weight_of
 from invgnn.reading import answer
 from invgnn.tasks import Task
 from invgnn.verdict import verify

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from invgnn.edits.layers import fresh_twin
 from invgnn.forgeries.forgery import Forged, Forgery, Naive
+from invgnn.forward import observe, politely, to_batch, weight_of
 from invgnn.graphs import Graphs
-from invgnn.query import observe, politely, to_batch, weight_of
 from invgnn.reading import Reading, pooled
 from invgnn.tasks import Task
 from invgnn.verdict import verify

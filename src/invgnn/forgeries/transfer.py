@@ -11,8 +11,8 @@ from invgnn.carriers import Reference
 from invgnn.edits.layers import fresh_twin
 from invgnn.errors import ParameterError
 from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive, bound_anew
+from invgnn.forward import observe, to_batch, weight_of
 from invgnn.graphs import Graphs
-from invgnn.query import observe, to_batch, weight_of
 from invgnn.reading import answer
 from invgnn.tasks import Task
 from invgnn.training import train

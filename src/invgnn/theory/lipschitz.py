@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.errors import ParameterError
+from invgnn.forward import observe, politely, to_batch, unwrap, weight_of
 from invgnn.graphs import Floats, Graphs
-from invgnn.query import observe, politely, to_batch, unwrap, weight_of
 from invgnn.reading import Reading, answer, natural_spread
 from invgnn.recipe import in_nats, standardise
 from invgnn.theory.statement import Assumption, Statement

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from invgnn.query import call, politely
+from invgnn.forward import call, politely
 from invgnn.tasks import Task
 from invgnn.theory.curvature import Curvature, curvature
 from invgnn.training import Collated

@@ -12,8 +12,8 @@ from torch import nn
 
 from invgnn import null
 from invgnn.edits import Edit, Prune
+from invgnn.forward import observe, politely, unwrap, weight_of
 from invgnn.graphs import Floats
-from invgnn.query import observe, politely, unwrap, weight_of
 from invgnn.reading import Access, answer
 from invgnn.recipe import standardise
 from invgnn.tasks import Task

@@ -20,7 +20,7 @@ from torch.nn.utils import vector_to_parameters
 
 from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.query import call, unwrap
+from invgnn.forward import call, unwrap
 from invgnn.randomness import seeded
 from invgnn.tasks import Task
 from invgnn.theory.statement import Assumption, Statement
