@@ -212,6 +212,9 @@ SETTINGS = [
     (Recipe, {"ratio": 1.0}),
     (Recipe, {"every": 0}),
     (Recipe, {"every": 1.5}),
+    (Recipe, {"every": True}),
+    (Sampler, {"lenders": 2.5}),
+    (Sampler, {"lenders": True}),
     (Recipe, {"noise": 0.1}),
     (Recipe, {"simulate": 1}),
 ]

@@ -99,6 +99,14 @@ def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
     assert lenders.counts.tolist() == [2, 1, 1]
 
 
+def test_negative_zeros_are_no_look_of_their_own():
+    """Graphs with them have the same digest as without, so they must draw the same carriers."""
+    pool = np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)
+    lenders = Lenders.ask(pool, Stream(b""))
+    assert lenders.counts.tolist() == [2, 1]
+    assert not np.signbit(lenders.rows).any()
+
+
 def test_of_many_nodes_some_are_asked_and_whole_numbers_stay_whole():
     pool = np.arange(3 * ASKED)[:, None]
     lenders = Lenders.ask(pool, Stream(b"many"))
@@ -119,6 +127,8 @@ def test_lending_changes_features_and_nothing_else_of_the_rules(rings):
     assert (Carriers.draw(Reference(plain), 8, secret.derive("test")).graphs.x == 1).all()
     bare = Graphs(rings.ptr, rings.edges)
     assert Carriers.draw(Reference(bare), 8, secret.derive("test")).graphs.x is None
+    empty = Graphs(rings.ptr, rings.edges, np.empty((rings.num_nodes, 0), dtype=np.float32))
+    assert Carriers.draw(Reference(empty), 8, secret.derive("test")).graphs.x.shape[1] == 0
 
 
 def test_a_record_of_before_lending_means_kept_features():

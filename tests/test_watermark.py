@@ -13,7 +13,8 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
-from torch_geometric.nn import GCNConv, global_mean_pool
+from torch_geometric.nn import BatchNorm, GCNConv, global_mean_pool
+from torch_geometric.utils import scatter
 
 from invgnn import files
 from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
@@ -27,6 +28,7 @@ from invgnn.reading import Reading, natural_spread
 from invgnn.recipe import Recipe, logistic_loss, mse_loss, standardise
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
+from invgnn.teaching import _UsualStatistics
 from invgnn.training import train
 from invgnn.verdict import verify
 from invgnn.watermark import Watermark
@@ -254,26 +256,49 @@ def test_carriers_that_ride_every_few_steps_are_as_many_and_nobody_rides_between
             assert (guarded is task_loss) == (not len(some))
     with pytest.raises(ParameterError, match="when"):
         mark.mix(batch)
+    with pytest.raises(ParameterError, match="every step"):
+        draw(access="perception", recipe=Recipe(every=2))
+    with pytest.raises(ParameterError, match="never comes in 12 steps"):
+        train(model, motifs, mark.replace(recipe=Recipe(every=30)), epochs=4)
+
+
+class Rectified(nn.BatchNorm1d):
+    def forward(self, input):
+        return super().forward(input).relu()
+
+
+NORMS = {
+    "plain": nn.BatchNorm1d,
+    "no weights": lambda width: nn.BatchNorm1d(width, affine=False),
+    "no bias": lambda width: nn.BatchNorm1d(width, bias=False),
+    "PyG's": lambda width: BatchNorm(width),
+    "a subclass": Rectified,
+}
 
 
 class Normed(nn.Module):
-    """BatchNorm over nodes, with and without weights, and over graphs."""
+    """BatchNorm over nodes, edges and graphs, called by position and by name."""
 
-    def __init__(self):
+    def __init__(self, make):
         super().__init__()
-        self.first, self.second = nn.BatchNorm1d(4), nn.BatchNorm1d(8, affine=False)
-        self.conv, self.last, self.head = GCNConv(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)
+        self.conv, self.head = GCNConv(4, 8), nn.Linear(8, 2)
+        self.norms = nn.ModuleList(make(width) for width in (4, 8, 8, 8))
 
     def forward(self, x, edge_index, batch):
-        nodes = self.second(self.conv(self.first(x), edge_index).tanh())
-        return self.head(self.last(global_mean_pool(nodes, batch)))
+        nodes = self.norms[1](self.conv(self.norms[0](x), edge_index).tanh())
+        links = self.norms[2](nodes[edge_index[0]] * nodes[edge_index[1]])
+        nodes = nodes + scatter(links, edge_index[0], dim_size=len(nodes))
+        last = self.norms[3]
+        graphs = global_mean_pool(nodes, batch)
+        return self.head(last(graphs) if isinstance(last, BatchNorm) else last(input=graphs))
 
 
-def test_batch_norm_measures_ordinary_inputs_alone(draw, unchanged):
+@pytest.mark.parametrize("kind", NORMS)
+def test_batch_norm_measures_ordinary_inputs_alone(draw, unchanged, kind):
     """As it will when a suspect is read: carriers among the measured would be read by other numbers."""
     mark = draw(access=("embedding", "logits"))
     with seeded(3):
-        net = Normed().double().train()
+        net = Normed(NORMS[kind]).double().train()
         with torch.no_grad():
             for p in net.parameters():
                 p.add_(torch.rand_like(p))
@@ -281,10 +306,13 @@ def test_batch_norm_measures_ordinary_inputs_alone(draw, unchanged):
         taught = mark.loss(net)
         torch.autograd.grad(taught, [*net.parameters()])
     measured, usual = {}, to_batch(mark.ordinary, torch.zeros((), dtype=torch.float64))
-    norms = (net.first, net.second, net.last)
-    handles = [
-        n.register_forward_pre_hook(lambda module, args: measured.update({module: args[0]})) for n in norms
-    ]
+    norms = [part for part in net.modules() if isinstance(part, nn.BatchNorm1d)]
+    assert len(norms) == 4
+
+    def measure(module, args, kwargs):
+        measured[module] = next(iter([*args, *kwargs.values()]))
+
+    handles = [norm.register_forward_pre_hook(measure, with_kwargs=True) for norm in norms]
     net(usual.x, usual.edge_index, usual.batch)
     for handle in handles:
         handle.remove()
@@ -295,6 +323,32 @@ def test_batch_norm_measures_ordinary_inputs_alone(draw, unchanged):
     together = to_batch(mark.carriers, torch.zeros((), dtype=torch.float64))
     net.train()(together.x, together.edge_index, together.batch)
     assert not torch.isclose(mark.loss(net.eval()), taught)
+
+
+def test_batch_norm_that_keeps_no_statistics_is_taught_as_it_is_read(draw):
+    mark = draw(access="logits")
+    with seeded(3):
+        net = Normed(lambda width: nn.BatchNorm1d(width, track_running_stats=False))
+    torch.testing.assert_close(mark.loss(net.train()), mark.loss(net.eval()))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_batch_norm_in_half_precision_gives_what_it_was_given(draw, dtype):
+    """And is measured in single precision: squares of large numbers leave the range of half."""
+    mark = draw(access="logits")
+    with seeded(3):
+        net = Normed(nn.BatchNorm1d).train()
+    whole = mark.loss(net).item()
+    halved = net.to(dtype)
+    for norm in halved.norms:
+        norm.float()
+    assert mark.loss(halved).item() == pytest.approx(whole, abs=0.05)
+    batch = to_batch(mark.ordinary)
+    x = (500 * torch.randn(len(batch.x), 4, generator=torch.Generator().manual_seed(0))).to(dtype)
+    with _UsualStatistics(mark.ordinary.take([]), batch):
+        seen = net.norms[0](x)
+    assert seen.dtype == dtype
+    torch.testing.assert_close(seen.float().std(0), torch.ones(4), atol=0.02, rtol=0)
 
 
 # --- what is fixed stays fixed

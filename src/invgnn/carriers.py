@@ -150,9 +150,10 @@ class Sampler:
             )
         if self.wl not in {"structure", "features"}:
             raise ParameterError(f"wl={self.wl!r}", "choose 'structure' or 'features'")
-        least = min(self.rounds, self.wave, self.patience, 1 if self.lenders is None else self.lenders)
-        if least < 1:
-            raise ParameterError("rounds, wave, patience and lenders are at least 1", "use the defaults")
+        if min(self.rounds, self.wave, self.patience) < 1:
+            raise ParameterError("rounds, wave and patience are at least 1", "use the defaults")
+        if self.lenders is not None and (type(self.lenders) is not int or self.lenders < 1):
+            raise ParameterError(f"lenders={self.lenders!r} is no number of nodes", "use 3, or None")
 
     def record(self) -> dict[str, Any]:
         """The parameters as plain values; without lenders as it was before there were any."""
@@ -197,7 +198,8 @@ class _Drawing:
         self.task_graphs = reference.hashes(sampler)
         self.seen = set(self.task_graphs)
         self.seeds = self._eligible(reference)
-        self.features = None if sampler.lenders is None else reference.graphs.x
+        x = reference.graphs.x
+        self.features = None if sampler.lenders is None or x is None or not x.shape[1] else x
         self.lenders: Lenders | None = None
         self.accepted: list[Graphs] = []
         self.deck = np.empty(0, dtype=np.int64)  # seeds in the order they are used: all, before any twice

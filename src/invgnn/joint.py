@@ -85,7 +85,7 @@ class Joint:
     def guard(self, task_loss: Tensor) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
         mark_loss = self.loss()
-        if not mark_loss.requires_grad:
+        if not len(self.carriers):
             return task_loss
         parameters = self.seen[1].parameters() if self.seen else ()
         return guarded(task_loss, mark_loss, parameters, self.mark.recipe.cap, self.peers)

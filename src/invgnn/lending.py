@@ -28,8 +28,8 @@ class Lenders:
         """All nodes, or as many random ones as are enough; rows in the order they were met."""
         if len(x) > ASKED:
             x = x.take(draws.below(np.full(ASKED, len(x))), axis=0)
-        whole = np.ascontiguousarray(x)
-        looks = whole.view(f"V{whole.strides[0]}").ravel()
+        x = np.ascontiguousarray(x + x.dtype.type(0))  # without negative zeros: no look of their own
+        looks = x.view(f"V{x.strides[0]}").ravel()
         _, first, counts = np.unique(looks, return_index=True, return_counts=True)
         order = np.argsort(first)  # and not by their bytes, which machines may order differently
         return cls(x.take(first[order], axis=0), counts[order].astype(np.int64))

@@ -31,8 +31,8 @@ class Recipe:
     joint     carriers ride in the task batch (one forward) instead of a forward of their own
     ratio     share of carriers in a joint batch (node tasks: share of the carriers used per step);
               None: all of them in every step, in `train` at most a dozen times an epoch
-    every     carriers ride in every so-many-th step only, that many times the share: as many in an epoch,
-              for less than a few in every step cost
+    every     carriers ride in every so-many-th step only, and with a ratio that many times the share (all
+              of them at most): cheaper than a few in every step, and less is learnt from as many
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
@@ -74,12 +74,10 @@ class Recipe:
             )
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
-        if not all(math.isfinite(value) and value == int(value) for value in (*steps, self.every)):
-            raise ParameterError(
-                "simulate, extra, wait and every are numbers of steps", "give whole numbers"
-            )
-        if self.every < 1:
-            raise ParameterError(f"every={self.every} is never", "1 is every step")
+        if not all(math.isfinite(value) and value == int(value) for value in steps):
+            raise ParameterError("simulate, extra and wait are numbers of steps", "give whole numbers")
+        if type(self.every) is not int or self.every < 1:
+            raise ParameterError(f"every={self.every!r} is no number of steps", "1 is every step")
         if self.cap is not None and not (self.guard and self.cap > 0):
             raise ParameterError("a cap is positive and needs the guard", "1: never harder than the task")
         if self.joint and (self.noise or self.simulate):
@@ -98,6 +96,21 @@ class Recipe:
         if self.ratio is not None or self.every > 1 or count >= m:
             return self
         return replace(self, ratio=count / (m if beside is None else count + beside))
+
+    def rides(self, step: int) -> bool:
+        """Whether it is some carriers' turn in a step."""
+        return step % self.every == 0
+
+    def begins(self, steps: int) -> int:
+        """The first of so many steps in which the mark may join in."""
+        first = min(self.wait, steps // 5)
+        if -(-first // self.every) * self.every >= steps:
+            raise ParameterError(
+                f"every={self.every}: the carriers' turn never comes in {steps} steps, the first "
+                f"{first} of which are the task's",
+                "let them ride more often",
+            )
+        return first
 
     def record(self) -> dict[str, Any]:
         """The settings as plain values."""

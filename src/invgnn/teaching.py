@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from torch.overrides import TorchFunctionMode
 
 from invgnn.errors import DataError, ParameterError
 from invgnn.forward import observe, politely, to_batch, unwrap, weight_of
 from invgnn.graphs import Graphs
 from invgnn.perception import PerceptionHead, gradient_penalty
 from invgnn.randomness import kept, seeded
-from invgnn.reading import Observation, Reading, answer, natural_spread
+from invgnn.reading import Observation, Reading, answer, full, natural_spread
 from invgnn.recipe import (
     SCORE_WEIGHT,
     distillation_loss,
@@ -45,38 +47,47 @@ def own_loss(
     swapped = {f"model.{name}": value.clone() for name, value in core.named_buffers()}
     parameters = dict(core.named_parameters())
     swapped |= {f"model.{name}": parameters[name] + shift.detach() for name, shift in at.items()}
-    with kept(), _usual_statistics(core, carriers, batch):
+    with kept(), _UsualStatistics(carriers, batch):
         caller = _Caller(mark, core)
         return torch.as_tensor(torch.func.functional_call(caller, swapped, (batch, chosen)))
 
 
-@contextmanager
-def _usual_statistics(core: nn.Module, carriers: Graphs, batch: Any) -> Iterator[None]:
+class _UsualStatistics(TorchFunctionMode):
     """A block in which BatchNorm measures the ordinary inputs of a batch only, which follow the carriers.
 
-    What a suspect's BatchNorm knows are statistics of the task: by those the carriers will be read.
+    What a suspect's BatchNorm knows are statistics of the task: by those the carriers will be read. One
+    that keeps no statistics, or is over other rows than nodes, graphs or edges, measures all.
     """
-    first = {int(batch.num_nodes): carriers.num_nodes, int(batch.num_graphs): len(carriers)}
 
-    def normalised(module: Any, args: Any, output: Any) -> Any:
-        x = args[0]
-        if not module.training or len(x) not in first:
-            return output
-        aside = [0, *range(2, x.dim())]
-        var, mean = torch.var_mean(x[first[len(x)] :], aside, correction=0, keepdim=True)
-        scaled = (x - mean) * torch.rsqrt(var + module.eps)
-        if module.weight is None:
-            return scaled
-        weight, bias = (p.view(mean.shape) for p in (module.weight, module.bias))
-        return scaled * weight + bias
+    def __init__(self, carriers: Graphs, batch: Any) -> None:
+        super().__init__()
+        edges, nodes, graphs = batch.edge_index.shape[1], int(batch.num_nodes), int(batch.num_graphs)
+        self.first = {edges: 2 * len(carriers.edges), graphs: len(carriers), nodes: carriers.num_nodes}
 
-    norms = [part for part in core.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-    handles = [norm.register_forward_hook(normalised) for norm in norms]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What torch asks before every call."""
+        return (self._normalise if func is batch_norm else func)(*args, **(kwargs or {}))
+
+    def _normalise(
+        self,
+        input: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if not training or running_mean is None or len(input) not in self.first:
+            return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+        x = full(input)
+        usual, aside = x[self.first[len(x)] :], [0, *range(2, x.dim())]
+        var, mean = torch.var_mean(usual, aside, correction=0, keepdim=True)
+        x = (x - mean) * torch.rsqrt(var + eps)
+        x = x if weight is None else x * weight.view(mean.shape)
+        x = x if bias is None else x + bias.view(mean.shape)
+        return x.to(input.dtype)
 
 
 class _Caller(nn.Module):
@@ -177,13 +188,13 @@ def refresh(
         beside = None if mark.context["level"] == "node" else beside
         mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, beside))
         optimiser = torch.optim.Adam(student.parameters(), lr=lr, weight_decay=5e-4)
-        step, first = 0, min(mark.recipe.wait, epochs * steps // 5)
+        step, first = 0, mark.recipe.begins(epochs * steps)
         for epoch in range(epochs):
             student.train()
             for batch in batches:
-                taught, turn = _scores(mark, teacher, batch), step if step >= first else None
+                taught, rides = _scores(mark, teacher, batch), step >= first and mark.recipe.rides(step)
                 optimiser.zero_grad()
-                _lesson(mark, student, batch, taught, temperature, turn).backward()
+                _lesson(mark, student, batch, taught, temperature, step if rides else None).backward()
                 optimiser.step()
                 _project(student)
                 step += 1

@@ -111,7 +111,7 @@ def train(
     step, first = 0, 0
     if mark is not None:
         steps = 1 if held is None else -(-len(task.train) // batch_size)
-        first = min(mark.recipe.wait, epochs * steps // 5)
+        first = mark.recipe.begins(epochs * steps)
         mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, batch_size))
         _fits(model, task, mark, held)
     with seeded(seed), nullcontext() if lessons is None else undropped():
@@ -119,7 +119,7 @@ def train(
             model.train()
             total, marked = 0.0, 0.0
             for batch, rows in batches(task, held if lessons is None else numbered, batch_size):
-                taught = mark if step >= first else None
+                taught = mark if mark and step >= first and mark.recipe.rides(step) else None
                 task_loss, mark_loss = _step(model, batch, rows, taught, step, lr, lessons)
                 optimiser.zero_grad()
                 _sum(task_loss, mark_loss, model, taught).backward()
@@ -197,15 +197,13 @@ def _mark_alone(
     model: nn.Module, mark: Watermark, optimiser: torch.optim.Optimizer, batch: Any, step: int
 ) -> None:
     for _ in range(mark.recipe.extra):
-        loss = mark.loss(model, step=step, beside=batch)
-        if loss.requires_grad:  # some carriers have their turn
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+        optimiser.zero_grad()
+        mark.loss(model, step=step, beside=batch).backward()
+        optimiser.step()
 
 
 def _sum(task_loss: Tensor, mark_loss: Tensor, model: nn.Module, mark: Watermark | None) -> Tensor:
-    if mark is None or not mark.recipe.guard or not mark_loss.requires_grad:
+    if mark is None or not mark.recipe.guard:
         return task_loss + mark_loss
     return guarded(task_loss, mark_loss, model.parameters(), mark.recipe.cap, peers(model))
 

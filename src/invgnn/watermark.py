@@ -19,7 +19,7 @@ from invgnn.carriers import Carriers, Reference, Sampler, distinct
 from invgnn.channel import Channel, Memory, digest_inputs
 from invgnn.context import FORMAT, bind, check_context
 from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
-from invgnn.forward import Forward, unwrap
+from invgnn.forward import Forward, unwrap, weight_of
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, Rota, Turn
@@ -86,6 +86,8 @@ class Watermark:
             raise ParameterError("some carriers are the same graph", "draw the mark anew")
         if int(self.bits.sum()) * 2 != self.m:
             raise ParameterError("the key is not balanced", "draw the mark anew")
+        if self.recipe.every > 1 and "perception" in {r.access for r in self.readings}:
+            raise ParameterError("the paper's head learns in every step", "set every=1")
         if self.memory is not None and self.function is None:
             raise ParameterError(
                 "scores are remembered for a second channel only", "draw with function=128"
@@ -335,15 +337,16 @@ class Watermark:
         copies of the buffers: mode, statistics and random state stay exactly as they were, and BatchNorm
         measures the ordinary inputs alone. With `recipe.ratio` the carriers take turns, as many as the
         task batch `beside` them allows, chosen by the number of the optimiser `step`; where it is nobody's
-        turn the loss is zero. `at` evaluates with every named parameter shifted (weight noise, simulated
-        fine-tuning) while the gradient goes to the parameters themselves.
+        turn (`recipe.every`) the loss is a zero without gradient. `at` evaluates with every named parameter
+        shifted (weight noise, simulated fine-tuning) while the gradient goes to the parameters themselves.
 
         Of a `DistributedDataParallel` model pass the wrapper: the gradient is the mean over its processes,
         however the loss is sent backward.
         """
         turn = self._turn(beside, step)
         if turn is self._rota.nobody:
-            return torch.zeros(())
+            like = weight_of(model)
+            return torch.zeros(()) if like is None else like.new_zeros(())
         chosen = None if turn is self._rota.everyone else turn.carriers
         return shared(own_loss(self, model, chosen, at or {}), model)
 
@@ -353,9 +356,9 @@ class Watermark:
         Call `backward` on it. Costs a second backward pass and takes the options of `loss`. Only parameters
         of this model get a gradient; see `recipe.guarded`.
         """
-        mark_loss = self.loss(unwrap(model), **options)
-        if not mark_loss.requires_grad:
+        if not self.recipe.rides(options.get("step") or 0):
             return task_loss
+        mark_loss = self.loss(unwrap(model), **options)
         return guarded(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
 
     def mix(self, batch: Any, *, step: int | None = None) -> Joint:
@@ -411,7 +414,7 @@ class Watermark:
                 "with a ratio or `every` the carriers take turns: beside which batch, and when?",
                 "pass the batch and the number of the optimiser step",
             )
-        if step % every:
+        if not self.recipe.rides(step):
             return self._rota.nobody
         if ratio is None:
             return self._rota.everyone
