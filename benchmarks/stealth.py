@@ -4,9 +4,9 @@
 
 The thief knows the protocol and the task's data: he draws carriers with a secret of his own and learns how
 they differ from task graphs no larger, by three means: a GIN trained to tell, how many different feature
-rows a graph has, how far apart the features of neighbours are. Each is then asked about the owner's carriers
-and about other task graphs, all made of data not seen before; the best of the three counts. One half is
-guessing.
+rows a graph has, how far apart the features of neighbours are. Each is then asked about the owner's
+carriers and about other task graphs, all made of data not seen before; the best of the three counts. One
+half is guessing.
 """
 
 from __future__ import annotations
