@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -489,6 +490,12 @@ def test_unsealed_only_by_its_ugly_name(tmp_path):
     assert "secret: U8 [32]" in run("inspect", tmp_path / "clear").stdout
 
 
+def at_a_keyboard():
+    """So that ^C is a signal, and is heeded: tests that run in the background hand down that it is not."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A command whose keyboard and errors are a terminal, and whose standard output is not."""
 
@@ -503,7 +510,7 @@ class Terminal:
             cwd=cwd,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that ^C is a signal
+            preexec_fn=at_a_keyboard,
         )
         os.close(theirs)
         self.shown = b""
