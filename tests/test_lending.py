@@ -38,8 +38,8 @@ def one_node():
 @pytest.mark.parametrize("counts", [(1, 1, 1), (3, 1, 2), (1, 4, 1, 2)])
 def test_every_run_of_lenders_is_as_likely_as_drawing_nodes_and_skipping_looks_met_before(counts):
     """All draws enumerated against the law of successive sampling, in fractions."""
-    lenders = Lenders(np.arange(len(counts), dtype=np.float32)[:, None], np.array(counts))
     for size in range(1, len(counts) + 1):
+        lenders = Lenders(np.arange(len(counts), dtype=np.float32)[:, None], np.array(counts), size)
         found = Counter()
         for order in orders(counts, size):
             weight = Fraction(1)
@@ -54,7 +54,7 @@ def test_every_run_of_lenders_is_as_likely_as_drawing_nodes_and_skipping_looks_m
             chosen = []
             for last in range(size):  # the one node gets each lender in turn, told by the last number
                 told = Told([*numbers, last])
-                chosen.append(int(lenders.lend(one_node(), size, told).x[0, 0]))
+                chosen.append(int(lenders.lend(one_node(), told).x[0, 0]))
             seen[tuple(chosen)] += weight
         assert seen == found
 
@@ -70,7 +70,7 @@ def all_draws(lenders, size):
         grown = []
         for numbers, weight in runs:
             told = Told([*numbers, 0] + [0] * (size - len(numbers)))
-            lenders.lend(one_node(), size, told)
+            lenders.lend(one_node(), told)
             bound = told.bounds[len(numbers)]
             grown += [((*numbers, n), weight / bound) for n in range(bound)]
         runs = grown
@@ -82,8 +82,8 @@ def test_a_graph_has_so_many_different_rows_at_most_and_all_are_of_the_pool(look
     pool = np.array(looks, dtype=np.float32)[:, None]
     draws = Stream(f"lending {number}".encode())
     graphs = union([nx.empty_graph(9), nx.path_graph(4), nx.empty_graph(1)])
-    lenders = Lenders.ask(pool, draws)
-    lent = lenders.lend(graphs, size, draws)
+    lenders = Lenders.ask(pool, size, draws)
+    lent = lenders.lend(graphs, draws)
     assert Counter(looks) == {int(r[0]): int(n) for r, n in zip(lenders.rows, lenders.counts, strict=True)}
     assert lent.edges.tolist() == graphs.edges.tolist()
     for start, end in zip(lent.ptr[:-1], lent.ptr[1:], strict=True):
@@ -94,7 +94,7 @@ def test_a_graph_has_so_many_different_rows_at_most_and_all_are_of_the_pool(look
 
 def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
     pool = np.array([[2.5], [-1.0], [2.5], [300.0]], dtype=np.float32)
-    lenders = Lenders.ask(pool, Stream(b""))
+    lenders = Lenders.ask(pool, 3, Stream(b""))
     assert lenders.rows.ravel().tolist() == [2.5, -1.0, 300.0]
     assert lenders.counts.tolist() == [2, 1, 1]
 
@@ -102,17 +102,17 @@ def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
 def test_negative_zeros_are_no_look_of_their_own():
     """Graphs with them have the same digest as without, so they must draw the same carriers."""
     pool = np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)
-    lenders = Lenders.ask(pool, Stream(b""))
+    lenders = Lenders.ask(pool, 3, Stream(b""))
     assert lenders.counts.tolist() == [2, 1]
     assert not np.signbit(lenders.rows).any()
 
 
 def test_of_many_nodes_some_are_asked_and_whole_numbers_stay_whole():
     pool = np.arange(3 * ASKED)[:, None]
-    lenders = Lenders.ask(pool, Stream(b"many"))
+    lenders = Lenders.ask(pool, 3, Stream(b"many"))
     assert lenders.counts.sum() == ASKED
     assert lenders.rows.dtype == np.int64
-    assert lenders.lend(union([nx.empty_graph(5)]), 3, Stream(b"")).x.dtype == np.int64
+    assert lenders.lend(union([nx.empty_graph(5)]), Stream(b"")).x.dtype == np.int64
 
 
 def test_lending_changes_features_and_nothing_else_of_the_rules(rings):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kstwo
 
 from invgnn.counts import clustering, degrees
 from invgnn.errors import CarrierError, DataError, ParameterError
 from invgnn.graphs import Draws, Graphs
 from invgnn.invariants import Scale, find_invariant
+from invgnn.kolmogorov import similar
 from invgnn.lending import Lenders
 from invgnn.rewiring import rewire, sample_subgraphs
 from invgnn.secret import public_stream
@@ -198,9 +198,7 @@ class _Drawing:
         self.task_graphs = reference.hashes(sampler)
         self.seen = set(self.task_graphs)
         self.seeds = self._eligible(reference)
-        x = reference.graphs.x
-        self.features = None if sampler.lenders is None or x is None or not x.shape[1] else x
-        self.lenders: Lenders | None = None
+        self.features = reference.graphs.x
         self.accepted: list[Graphs] = []
         self.deck = np.empty(0, dtype=np.int64)  # seeds in the order they are used: all, before any twice
         self.room = np.array([m // 2, m - m // 2]) if quota else np.array([m, 0])
@@ -212,7 +210,7 @@ class _Drawing:
         small, rich = sizes <= cap, np.diff(reference.graphs.edge_ptr) >= 2
         seeds = reference.graphs.take(np.flatnonzero(small & rich))
         values = degrees(seeds).astype(np.float64)
-        usual = _similar(values, seeds.ptr, reference.degrees, self.sampler.delta)
+        usual = similar(values, seeds.ptr, reference.degrees, self.sampler.delta)
         self.rejected[_CAP] += int((~small).sum())
         self.rejected["seed with fewer than two edges"] += int((small & ~rich).sum())
         self.rejected["seed with unusual degrees"] += int((~usual).sum())
@@ -221,28 +219,26 @@ class _Drawing:
         return seeds.take(np.flatnonzero(usual))
 
     def run(self, draws: Draws, progress: Callable[[int], None] | None) -> Carriers:
-        tried = 0
-        if self.features is not None:
-            self.lenders = Lenders.ask(self.features, draws)
+        tried, count, x = 0, self.sampler.lenders, self.features
+        lenders = None if not count or x is None or not x.shape[1] else Lenders.ask(x, count, draws)
         while self.room.sum() > 0:
             if tried >= self.sampler.patience * self.m:
                 got = self.m - int(self.room.sum())
                 raise self._starved(f"{got} of {self.m} carriers after {tried} candidates")
             before = int(self.room.sum())
-            self._wave(draws)
+            self._wave(draws, lenders)
             tried += self.sampler.wave
             if progress:
                 progress(before - int(self.room.sum()))
         return Carriers(Graphs.concat(self.accepted), +self.rejected, tried)
 
-    def _wave(self, draws: Draws) -> None:
+    def _wave(self, draws: Draws, lenders: Lenders | None) -> None:
         """One batch of seeds, rewired step by step until each passes every check or gives up."""
         while len(self.deck) < self.sampler.wave:
             self.deck = np.append(self.deck, draws.permutation(len(self.seeds)))
         graphs = self.seeds.take(self.deck[: self.sampler.wave])
         self.deck = self.deck[self.sampler.wave :]
-        if self.lenders is not None and self.sampler.lenders is not None:
-            graphs = self.lenders.lend(graphs, self.sampler.lenders, draws)
+        graphs = lenders.lend(graphs, draws) if lenders else graphs
         for _ in range(self.sampler.swap_step, self.sampler.swap_cap + 1, self.sampler.swap_step):
             graphs, done = rewire(graphs, self.sampler.swap_step, draws)
             keys = _hash(graphs, self.sampler)
@@ -260,7 +256,7 @@ class _Drawing:
         """Empty where a candidate passes, else the first check that refuses it."""
         reason = np.full(len(graphs), "", dtype=object)
         known = np.array([key in self.task_graphs for key in keys])
-        alike = _similar(clustering(graphs), graphs.ptr, self.pool, self.sampler.delta)
+        alike = similar(clustering(graphs), graphs.ptr, self.pool, self.sampler.delta)
         reason[~alike] = "unusual clustering"
         reason[known] = "same as a task graph"
         reason[done < self.sampler.swap_step] = "no swap possible"
@@ -305,52 +301,3 @@ _ADVICE = {
     "invariant too close to one half": "lower the gap, or use a keyed invariant",
     "balance": "use a keyed invariant: this one rarely falls on the other side of one half",
 }
-
-
-def _similar(
-    values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64], delta: float
-) -> NDArray[np.bool_]:
-    """Which graphs' node values pass a two-sample KS test (p >= delta) against a sorted pool.
-
-    All arithmetic on the statistic is in integers, so every machine takes the same decision.
-    """
-    sizes, found = np.unique(np.diff(ptr), return_inverse=True)
-    critical = np.array([ks_critical(int(n), len(pool), delta) for n in sizes], dtype=np.int64)
-    return ks_numerator(values, ptr, pool) <= critical[found]
-
-
-def ks_numerator(
-    values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """The KS statistic of each graph's values against a sorted pool, times both sample sizes."""
-    sizes = np.diff(ptr)
-    if not len(values):
-        return np.zeros(len(sizes), dtype=np.int64)
-    graph = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((values, graph))
-    v, n = values[order], sizes[graph]
-    rank = np.arange(len(v)) - ptr[graph]
-    fresh = np.ones(len(v), dtype=bool)  # does a run of equal values start here?
-    fresh[1:] = (v[1:] != v[:-1]) | (graph[1:] != graph[:-1])
-    starts = np.flatnonzero(fresh)
-    run = np.cumsum(fresh) - 1
-    below = rank[starts][run]
-    upto = rank[np.append(starts[1:], len(v)) - 1][run] + 1
-    left = np.abs(below * len(pool) - np.searchsorted(pool, v, "left") * n)
-    right = np.abs(upto * len(pool) - np.searchsorted(pool, v, "right") * n)
-    out = np.zeros(len(sizes), dtype=np.int64)
-    np.maximum.at(out, graph, np.maximum(left, right))
-    return out
-
-
-@lru_cache(maxsize=4096)
-def ks_critical(n: int, pool: int, delta: float) -> int:
-    """Largest `ks_numerator` whose p-value is at least delta.
-
-    The p-value is the one-sample law at the effective sample size, as in scipy's asymptotic
-    two-sample test; the critical value is rounded to nine digits before it is used.
-    """
-    if not n or delta <= 0:
-        return n * pool
-    effective = max(1, round(n * pool / (n + pool)))
-    return round(1e9 * float(kstwo.isf(delta, effective))) * n * pool // 10**9

@@ -18,13 +18,14 @@ ASKED = 4096
 
 @dataclass(frozen=True, eq=False)
 class Lenders:
-    """The different feature rows of some nodes, and how many nodes have each."""
+    """The different feature rows of some nodes, how many nodes have each, and how many lend to a graph."""
 
     rows: Features
     counts: Ints
+    number: int
 
     @classmethod
-    def ask(cls, x: Features, draws: Draws) -> Lenders:
+    def ask(cls, x: Features, number: int, draws: Draws) -> Lenders:
         """All nodes, or as many random ones as are enough; rows in the order they were met."""
         if len(x) > ASKED:
             x = x.take(draws.below(np.full(ASKED, len(x))), axis=0)
@@ -32,21 +33,21 @@ class Lenders:
         looks = x.view(f"V{x.strides[0]}").ravel()
         _, first, counts = np.unique(looks, return_index=True, return_counts=True)
         order = np.argsort(first)  # and not by their bytes, which machines may order differently
-        return cls(x.take(first[order], axis=0), counts[order].astype(np.int64))
+        return cls(x.take(first[order], axis=0), counts[order].astype(np.int64), min(number, len(order)))
 
-    def lend(self, g: Graphs, lenders: int, draws: Draws) -> Graphs:
-        """The graphs with so many different rows each, as likely as they are common, dealt to the nodes.
+    def lend(self, g: Graphs, draws: Draws) -> Graphs:
+        """The graphs with that many different rows each, as likely as they are common, dealt to the nodes.
 
         Takes a number for every lender and graph, then one for every node.
         """
         starts, total = offsets_of(self.counts), int(self.counts.sum())
         chosen = np.empty((len(g), 0), dtype=np.int64)
-        for _ in range(min(lenders, len(self.rows))):
+        for _ in range(self.number):
             drawn = draws.below(total - self.counts[chosen].sum(1))
             for taken in np.sort(chosen).T:  # skip, in order, those who lend to this graph already
                 drawn = drawn + np.where(drawn >= starts[taken], self.counts[taken], 0)
             found = np.searchsorted(starts, drawn, "right") - 1
             chosen = np.column_stack([chosen, found])
-        dealt = draws.below(np.full(g.num_nodes, chosen.shape[1]))
+        dealt = draws.below(np.full(g.num_nodes, self.number))
         x = self.rows.take(chosen[g.graph_of_node, dealt], axis=0)
         return Graphs.unchecked(g.ptr, g.edges, x)

@@ -356,7 +356,7 @@ class Watermark:
         Call `backward` on it. Costs a second backward pass and takes the options of `loss`. Only parameters
         of this model get a gradient; see `recipe.guarded`.
         """
-        if not self.recipe.rides(options.get("step") or 0):
+        if self._turn(options.get("beside"), options.get("step")) is self._rota.nobody:
             return task_loss
         mark_loss = self.loss(unwrap(model), **options)
         return guarded(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))

@@ -1,0 +1,58 @@
+"""Two-sample Kolmogorov-Smirnov tests of many small samples against one pool, decided in integers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kstwo
+
+
+def similar(
+    values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64], delta: float
+) -> NDArray[np.bool_]:
+    """Which graphs' node values pass a two-sample KS test (p >= delta) against a sorted pool.
+
+    All arithmetic on the statistic is in integers, so every machine takes the same decision.
+    """
+    sizes, found = np.unique(np.diff(ptr), return_inverse=True)
+    critical = np.array([ks_critical(int(n), len(pool), delta) for n in sizes], dtype=np.int64)
+    return ks_numerator(values, ptr, pool) <= critical[found]
+
+
+def ks_numerator(
+    values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The KS statistic of each graph's values against a sorted pool, times both sample sizes."""
+    sizes = np.diff(ptr)
+    if not len(values):
+        return np.zeros(len(sizes), dtype=np.int64)
+    graph = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((values, graph))
+    v, n = values[order], sizes[graph]
+    rank = np.arange(len(v)) - ptr[graph]
+    fresh = np.ones(len(v), dtype=bool)  # does a run of equal values start here?
+    fresh[1:] = (v[1:] != v[:-1]) | (graph[1:] != graph[:-1])
+    starts = np.flatnonzero(fresh)
+    run = np.cumsum(fresh) - 1
+    below = rank[starts][run]
+    upto = rank[np.append(starts[1:], len(v)) - 1][run] + 1
+    left = np.abs(below * len(pool) - np.searchsorted(pool, v, "left") * n)
+    right = np.abs(upto * len(pool) - np.searchsorted(pool, v, "right") * n)
+    out = np.zeros(len(sizes), dtype=np.int64)
+    np.maximum.at(out, graph, np.maximum(left, right))
+    return out
+
+
+@lru_cache(maxsize=4096)
+def ks_critical(n: int, pool: int, delta: float) -> int:
+    """Largest `ks_numerator` whose p-value is at least delta.
+
+    The p-value is the one-sample law at the effective sample size, as in scipy's asymptotic
+    two-sample test; the critical value is rounded to nine digits before it is used.
+    """
+    if not n or delta <= 0:
+        return n * pool
+    effective = max(1, round(n * pool / (n + pool)))
+    return round(1e9 * float(kstwo.isf(delta, effective))) * n * pool // 10**9
