@@ -22,6 +22,7 @@ from torch_geometric.loader import DataLoader
 
 from invgnn import attacks, edits
 from invgnn.attacks import Attack, Collude, Endpoint
+from invgnn.carriers import Sampler
 from invgnn.edits import Edit
 from invgnn.edits.layers import fresh_twin
 from invgnn.models import load_model, save_model
@@ -55,7 +56,7 @@ def owned(setting: str, seed: int, owner: str = "owner") -> Owned:
     place = folder() / f"{setting}-{seed}-{owner}".replace("/", "-").replace(" ", "-")
     with _alone(place):
         if not place.with_suffix(".model").exists():
-            task, mark, model = begin(setting, seed, "kept", owner=owner)
+            task, mark, model = begin(setting, seed, owner=owner)
             train(model, task, mark, seed=seed)
             mark.save(place.with_suffix(".mark"), insecure_no_passphrase=True, overwrite=True)
             save_model(place.with_suffix(".model"), model)
@@ -64,9 +65,9 @@ def owned(setting: str, seed: int, owner: str = "owner") -> Owned:
 
 
 def folder() -> Path:
-    """Where models are kept: `INVGNN_CACHE`, or the machine's scratch; other recipes, other folders."""
+    """Where models are kept: `INVGNN_CACHE`, or the machine's scratch; other defaults, other folders."""
     base = Path(os.environ.get("INVGNN_CACHE") or Path(tempfile.gettempdir()) / "invgnn-models")
-    made_by = json.dumps([__version__, torch.__version__, Recipe().record()])
+    made_by = json.dumps([__version__, torch.__version__, Recipe().record(), Sampler().record()])
     place = base / hashlib.sha256(made_by.encode()).hexdigest()[:12]
     place.mkdir(parents=True, exist_ok=True)
     return place

@@ -13,11 +13,12 @@ from invgnn import ranks
 from invgnn.forward import to_batch
 from invgnn.graphs import Graphs
 from invgnn.null import log_p_matches
+from invgnn.query import Answers
 from invgnn.recipe import Recipe
 from invgnn.secret import public_stream
 from invgnn.tasks import load_task, new_model
 from invgnn.theory.pooled import PooledNull
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 from speed.clock import Figure, absolute, peak_megabytes, race, repeated
 from speed.embedding import SEED, owner
 

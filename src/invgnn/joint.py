@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from invgnn.errors import DataError, SuspectError
+from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.forward import as_batch, observe, to_batch, unwrap
 from invgnn.graphs import Graphs
 from invgnn.parallel import peers
 from invgnn.reading import Observation
-from invgnn.recipe import guarded
+from invgnn.recipe import Recipe, guarded
 from invgnn.secret import Stream
 from invgnn.teaching import num_graphs, observed_loss
 
@@ -119,13 +119,35 @@ class Turn(NamedTuple):
 class Rota:
     """The turns of m carriers, in rounds; every round has an order of its own, from a stream of its own."""
 
-    def __init__(self, m: int, stream: Callable[[int], Stream]) -> None:
-        self.m, self.stream = m, stream
+    def __init__(self, m: int, level: str, stream: Callable[[int], Stream]) -> None:
+        self.m, self.level, self.stream = m, level, stream
         self.everyone, self.nobody = (Turn(np.arange(m), 0, last) for last in (m, 0))
         self._order = lru_cache(maxsize=1)(self._drawn)
 
+    def turn(self, recipe: Recipe, beside: Any, step: int | None) -> Turn:
+        """Whose turn it is in a step, by the recipe, beside a task batch."""
+        ratio, every = recipe.ratio, recipe.every
+        if ratio is None and every == 1:
+            return self.everyone
+        if step is None or (beside is None and ratio is not None):
+            raise ParameterError(
+                "with a ratio or `every` the carriers take turns: beside which batch, and when?",
+                "pass the batch and the number of the optimiser step",
+            )
+        if not recipe.rides(step):
+            return self.nobody
+        if ratio is None:
+            return self.everyone
+        if self.level == "node":  # one graph has no share to speak of: a share of the carriers
+            count = round(ratio * every * self.m)
+        else:
+            count = round(ratio / (1 - ratio) * every * num_graphs(beside))
+        return self(step // every, max(1, count))
+
     def __call__(self, step: int, count: int) -> Turn:
-        """Whose turn it is, `count` of them; in every round of steps all are."""
+        """So many of them, or all there are; in every round of steps each gets its turn."""
+        if count >= self.m:
+            return self.everyone
         turns = -(-self.m // count)
         first = (step % turns) * count
         return Turn(self._order(step // turns, turns * count), first, first + count)

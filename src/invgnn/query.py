@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,31 @@ from invgnn.errors import InvgnnError, SuspectError
 from invgnn.forward import ADVICE, Forward, observe, placed, politely, to_batch, unwrap, weight_of
 from invgnn.graphs import Graphs
 from invgnn.reading import Direction, Observation, Reading, answer, label_answer, pool
+from invgnn.recipe import standardise
 
 Suspect = nn.Module | Callable[[Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a suspect said: one number per carrier, and its answers on ordinary inputs."""
+
+    reading: Reading
+    carriers: NDArray[np.float64]
+    ordinary: NDArray[np.float64]
+
+    @property
+    def queries(self) -> int:
+        """How many graphs the suspect was asked about."""
+        return len(self.carriers) + len(self.ordinary)
+
+    @property
+    def standard(self) -> NDArray[np.float64]:
+        """Carrier answers in standard deviations of the suspect's own ordinary answers."""
+        if self.reading.binary:
+            return self.carriers
+        values = standardise(torch.from_numpy(self.carriers), torch.from_numpy(self.ordinary))
+        return np.asarray(values.numpy(), dtype=np.float64)
 
 
 def ask(

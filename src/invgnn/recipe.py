@@ -31,8 +31,8 @@ class Recipe:
     joint     carriers ride in the task batch (one forward) instead of a forward of their own
     ratio     share of carriers in a joint batch (node tasks: share of the carriers used per step);
               None: all of them in every step, in `train` at most a dozen times an epoch
-    every     carriers ride in every so-many-th step only, and with a ratio that many times the share (all
-              of them at most): cheaper than a few in every step, and less is learnt from as many
+    every     carriers ride in every so-many-th step only, with that many times the weight and, given a
+              ratio, the share (all of them at most): cheaper than a few in every step, and less is learnt
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
@@ -97,6 +97,11 @@ class Recipe:
             return self
         return replace(self, ratio=count / (m if beside is None else count + beside))
 
+    @property
+    def weight(self) -> float:
+        """That of the mark's loss in a step in which carriers ride: β on average over all steps."""
+        return self.beta * self.every
+
     def rides(self, step: int) -> bool:
         """Whether it is some carriers' turn in a step."""
         return step % self.every == 0
@@ -159,14 +164,13 @@ def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
 
 
 def logistic_loss(standard: Tensor, bits: Tensor, margin: float) -> Tensor:
-    """Mean logistic loss of the signed standardised answers short of the margin."""
-    signed = (2 * bits - 1) * standard
-    return torch.nn.functional.softplus(2 * (margin - signed)).mean() / 2
+    """Mean logistic loss of the signed standardised answers short of the margin, of every row."""
+    return torch.nn.functional.softplus(2 * margin - (4 * bits - 2) * standard).mean(-1) / 2
 
 
 def mse_loss(standard: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error between squashed standardised answers and targets in [0, 1]."""
-    return (torch.sigmoid(standard) - targets).square().mean()
+    """Mean squared error between squashed standardised answers and targets in [0, 1], of every row."""
+    return (torch.sigmoid(standard) - targets).square().mean(-1)
 
 
 def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:

@@ -18,12 +18,12 @@ from invgnn.attacks import Attack, Endpoint, find_attacks
 from invgnn.disk import write_text
 from invgnn.edits import Edit, find_edits
 from invgnn.errors import DataError, FileError, InvgnnError, SuspectError
-from invgnn.query import Suspect, digest_model
+from invgnn.query import Answers, Suspect, digest_model
 from invgnn.tasks import Task
 from invgnn.theory.margins import drift, kappa_signed, squash
 from invgnn.theory.robustness import certificate
 from invgnn.training import accuracy
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 
 RELEASED = "as released"
 Kind = Literal["released", "edit", "attack"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -112,31 +112,53 @@ def observed_loss(
     chosen: NDArray[np.int64] | None,
 ) -> Tensor:
     """β times the loss of one forward pass, given which of its graphs are carriers and which usual."""
+    plain = [reading for reading in mark.readings if reading.access != "perception"]
     losses = []
-    for reading in mark.readings:
-        said = answer(seen, reading, mark.direction, model)
-        measured = said[carriers]
-        if reading.access == "embedding":
-            measured = standardise(measured, said[ordinary], natural_spread(seen, reading, ordinary))
-        elif reading.access == "logits":
-            measured = in_nats(measured, said[ordinary])
-        weight = SCORE_WEIGHT if reading.access == "logits" else 1.0
-        losses.append(weight * _reading_loss(mark, reading, measured, chosen))
-        if mark.recipe.penalty and reading.access == "perception":
-            weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
-            losses[-1] = losses[-1] + mark.recipe.penalty * gradient_penalty(said[carriers], weights)
-    return mark.recipe.beta * torch.stack(losses).mean()
+    if plain:  # all at once: the calls are small, and many
+        said = torch.stack([_measured(mark, seen, model, r, carriers, ordinary) for r in plain])
+        losses.append(_taught_loss(mark, said, plain, chosen))
+    if len(plain) < len(mark.readings):
+        losses.append(_perception_loss(mark, seen, model, carriers, chosen))
+    return mark.recipe.weight / len(mark.readings) * torch.stack(losses).sum()
 
 
-def _reading_loss(
-    mark: Watermark, reading: Reading, said: Tensor, chosen: NDArray[np.int64] | None
+def _measured(
+    mark: Watermark, seen: Observation, model: nn.Module, reading: Reading, carriers: slice, ordinary: slice
 ) -> Tensor:
-    index = slice(None) if chosen is None else chosen
-    squared = reading.access == "perception" or mark.recipe.loss == "mse"
-    wanted = torch.as_tensor((mark.targets if squared else mark.bits)[index]).to(said)
-    if reading.access == "perception":
-        return perception_loss(said, wanted)
-    return mse_loss(said, wanted) if squared else logistic_loss(said, wanted, mark.recipe.margin)
+    """The carriers' answers, by the scale on which they are taught."""
+    said = answer(seen, reading, mark.direction, model)
+    if reading.access == "embedding":
+        return standardise(said[carriers], said[ordinary], natural_spread(seen, reading, ordinary))
+    return in_nats(said[carriers], said[ordinary]) if reading.access == "logits" else said[carriers]
+
+
+def _taught_loss(
+    mark: Watermark, said: Tensor, readings: Sequence[Reading], chosen: NDArray[np.int64] | None
+) -> Tensor:
+    """The losses of some readings, a row of answers each, weighed and added up."""
+    weights = [SCORE_WEIGHT if reading.access == "logits" else 1.0 for reading in readings]
+    if mark.recipe.loss == "mse":
+        losses = mse_loss(said, _wanted(mark.targets, said, chosen))
+    else:
+        losses = logistic_loss(said, _wanted(mark.bits, said, chosen), mark.recipe.margin)
+    return losses.dot(losses.new_tensor(weights))
+
+
+def _perception_loss(
+    mark: Watermark, seen: Observation, model: nn.Module, carriers: slice, chosen: NDArray[np.int64] | None
+) -> Tensor:
+    """That of the paper's head, and the penalty on its gradient."""
+    reading = next(reading for reading in mark.readings if reading.access == "perception")
+    said = answer(seen, reading, mark.direction, model)[carriers]
+    loss = perception_loss(said, _wanted(mark.targets, said, chosen))
+    if not mark.recipe.penalty:
+        return loss
+    weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+    return loss + mark.recipe.penalty * gradient_penalty(said, weights)
+
+
+def _wanted(values: NDArray[Any], said: Tensor, chosen: NDArray[np.int64] | None) -> Tensor:
+    return torch.as_tensor(values if chosen is None else values[chosen]).to(said)
 
 
 def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:

@@ -16,10 +16,10 @@ from invgnn.channel import Channel, Lean
 from invgnn.errors import ParameterError
 from invgnn.forward import Forward
 from invgnn.models import load_model
-from invgnn.query import Suspect, digest_model
+from invgnn.query import Answers, Suspect, digest_model
 from invgnn.reading import Access
 from invgnn.version import __version__
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 
 Status = Literal["owned", "not shown", "inconclusive"]
 GRINDING_BITS = 80

@@ -22,41 +22,19 @@ from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
 from invgnn.forward import Forward, unwrap, weight_of
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
-from invgnn.joint import Joint, Rota, Turn
+from invgnn.joint import Joint, Rota
 from invgnn.parallel import peers, shared
-from invgnn.query import Suspect, ask
+from invgnn.query import Answers, Suspect, ask
 from invgnn.reading import Access, Direction, Reading
-from invgnn.recipe import Recipe, guarded, standardise
+from invgnn.recipe import Recipe, guarded
 from invgnn.seal import require_passphrase
 from invgnn.secret import Secret
 from invgnn.storage import pack, unpack
-from invgnn.teaching import num_graphs, own_loss, refresh
+from invgnn.teaching import own_loss, refresh
 
 Key = Literal["keyed", "plain"]
 ORDINARY = 64
 """How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a suspect said: one number per carrier, and its answers on ordinary inputs."""
-
-    reading: Reading
-    carriers: NDArray[np.float64]
-    ordinary: NDArray[np.float64]
-
-    @property
-    def queries(self) -> int:
-        """How many graphs the suspect was asked about."""
-        return len(self.carriers) + len(self.ordinary)
-
-    @property
-    def standard(self) -> NDArray[np.float64]:
-        """Carrier answers in standard deviations of the suspect's own ordinary answers."""
-        if self.reading.binary:
-            return self.carriers
-        values = standardise(torch.from_numpy(self.carriers), torch.from_numpy(self.ordinary))
-        return np.asarray(values.numpy(), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +321,7 @@ class Watermark:
         Of a `DistributedDataParallel` model pass the wrapper: the gradient is the mean over its processes,
         however the loss is sent backward.
         """
-        turn = self._turn(beside, step)
+        turn = self._rota.turn(self.recipe, beside, step)
         if turn is self._rota.nobody:
             like = weight_of(model)
             return torch.zeros(()) if like is None else like.new_zeros(())
@@ -356,7 +334,8 @@ class Watermark:
         Call `backward` on it. Costs a second backward pass and takes the options of `loss`. Only parameters
         of this model get a gradient; see `recipe.guarded`.
         """
-        if self._turn(options.get("beside"), options.get("step")) is self._rota.nobody:
+        turn = self._rota.turn(self.recipe, options.get("beside"), options.get("step"))
+        if turn is self._rota.nobody:
             return task_loss
         mark_loss = self.loss(unwrap(model), **options)
         return guarded(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
@@ -367,7 +346,7 @@ class Watermark:
         All of them ride along, or with `recipe.ratio` a share that changes with the number of the
         optimiser `step`, or with `recipe.every` nobody in the steps between.
         """
-        return Joint(self, batch, self._turn(batch, step))
+        return Joint(self, batch, self._rota.turn(self.recipe, batch, step))
 
     def refresh(
         self,
@@ -405,32 +384,10 @@ class Watermark:
             progress=progress,
         )
 
-    def _turn(self, batch: Any, step: int | None) -> Turn:
-        ratio, every = self.recipe.ratio, self.recipe.every
-        if ratio is None and every == 1:
-            return self._rota.everyone
-        if step is None or (batch is None and ratio is not None):
-            raise ParameterError(
-                "with a ratio or `every` the carriers take turns: beside which batch, and when?",
-                "pass the batch and the number of the optimiser step",
-            )
-        if not self.recipe.rides(step):
-            return self._rota.nobody
-        if ratio is None:
-            return self._rota.everyone
-        if self.context["level"] == "node":  # one graph has no share to speak of: a share of the carriers
-            count = round(ratio * every * self.m)
-        else:
-            count = round(ratio / (1 - ratio) * every * num_graphs(batch))
-        return self.turn(step // every, max(1, count))
-
-    def turn(self, step: int, count: int) -> Turn:
-        """Carriers of one step, always `count`: in every round of steps all get their turn."""
-        return self._rota(step, min(count, self.m))
-
     @cached_property
     def _rota(self) -> Rota:
-        return Rota(self.m, lambda number: self.secret.derive("steps", self.bound, number))
+        level = self.context["level"]
+        return Rota(self.m, level, lambda number: self.secret.derive("steps", self.bound, number))
 
     # -- files --------------------------------------------------------------------------------
 

@@ -15,10 +15,11 @@ from markupsafe import Markup
 from invgnn import files, null
 from invgnn.errors import ParameterError
 from invgnn.graphs import Bools, Floats, Ints
+from invgnn.query import Answers
 from invgnn.reading import Reading
 from invgnn.report import figures
 from invgnn.verdict import GRINDING_BITS, Verdict, floor_bits
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 
 Row: TypeAlias = tuple[str, Verdict, float | None]
 """A model's name, its verdict, and its accuracy on the task (a share) if known."""

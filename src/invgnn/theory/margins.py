@@ -17,9 +17,9 @@ from scipy.special import expit
 from invgnn import null
 from invgnn.errors import ParameterError
 from invgnn.graphs import Bools, Floats
+from invgnn.query import Answers
 from invgnn.ranks import as_answers, as_bits
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Answers
 
 Rule = Literal["threshold", "median"]
 ROUNDING = 1e-12

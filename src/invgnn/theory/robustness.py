@@ -14,6 +14,7 @@ from invgnn import null
 from invgnn.edits import Edit, Prune
 from invgnn.forward import observe, politely, unwrap, weight_of
 from invgnn.graphs import Floats
+from invgnn.query import Answers
 from invgnn.reading import Access, answer
 from invgnn.recipe import standardise
 from invgnn.tasks import Task
@@ -33,7 +34,7 @@ from invgnn.theory.margins import (
 )
 from invgnn.theory.statement import Assumption, Statement
 from invgnn.training import accuracy
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 
 LOCAL = Assumption("the slope at the marked model bounds the slope all the way to the edited one")
 FITTED = Assumption("an edit drifts no further than the worst of the sweep the constant was fitted to")

@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from invgnn import null
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.graphs import Floats
+from invgnn.query import Answers
 from invgnn.reading import Access
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 
 Said = TypeVar("Said")
 DRAWS = 200

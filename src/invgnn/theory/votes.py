@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from invgnn import null
 from invgnn.errors import ParameterError
 from invgnn.graphs import Bools, Floats, Ints
+from invgnn.query import Answers
 from invgnn.theory.margins import as_key, worst_log_p
 from invgnn.theory.smoothing import (
     DELTA,
@@ -23,7 +24,7 @@ from invgnn.theory.smoothing import (
     share_for_majority,
 )
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Answers, Watermark
+from invgnn.watermark import Watermark
 
 
 def said(answers: Answers) -> Bools:
