@@ -87,5 +87,5 @@ owners: venv  ## do marks of one owner show in models of another? (resumable)
 	$(BIN)/python benchmarks/owners.py
 
 .PHONY: bench-speed
-bench-speed: venv  ## what everything costs, against networkx, bare loops and simulation (a quarter of an hour)
+bench-speed: venv  ## what everything costs, against networkx, bare loops and simulation (half an hour)
 	PYTHONPATH=benchmarks OMP_NUM_THREADS=1 $(BIN)/python -m speed --into docs/performance.md

@@ -16,6 +16,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GraphConv, global_add_pool
 
 from invgnn.errors import DataError, ParameterError, SuspectError
+from invgnn.joint import Rota
 from invgnn.recipe import TURNS, Recipe
 from invgnn.tasks import new_model
 from invgnn.training import train
@@ -163,10 +164,8 @@ def test_the_pace_gives_every_carrier_its_turns(m, steps, beside):
 def test_many_batches_share_the_carriers_among_them(motifs, draw, monkeypatch):
     mark, teacher = draw(m=16), new_model(motifs, "GIN", 0, hidden_channels=4)
     student, turns = new_model(motifs, "GIN", 1, hidden_channels=4), []
-    whole = type(mark).turn
-    monkeypatch.setattr(
-        type(mark), "turn", lambda self, step, n: turns.append(whole(self, step, n)) or turns[-1]
-    )
+    whole = Rota.turn
+    monkeypatch.setattr(Rota, "turn", lambda *given: turns.append(whole(*given)) or turns[-1])
     mark.replace(recipe=Recipe(wait=0)).refresh(student, teacher, DataLoader(motifs.data, 4), epochs=1)
     assert len(turns) == 40
     counts = np.bincount(np.concatenate([turn.carriers for turn in turns]), minlength=16)

@@ -1,6 +1,6 @@
 """Measure what invgnn costs, row by row, and write the tables and figures of docs/performance.md.
 
-    make bench-speed                              # all rows, about a quarter of an hour
+    make bench-speed                              # all rows, about half an hour
     PYTHONPATH=benchmarks python -m speed audit   # one row anew
 
 Without names an unfinished file of results is continued and a finished one begun anew.

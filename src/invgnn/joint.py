@@ -73,7 +73,7 @@ class Joint:
         return seen.scores[:rows]
 
     def loss(self) -> Tensor:
-        """β times the mark's loss for the forward pass just made."""
+        """The mark's loss for the forward pass just made, times the weight of its recipe."""
         if self.seen is None:
             raise SuspectError("no forward pass was made", "call this joint batch on the model")
         if not len(self.carriers):
@@ -142,15 +142,15 @@ class Rota:
             count = round(ratio * every * self.m)
         else:
             count = round(ratio / (1 - ratio) * every * num_graphs(beside))
-        return self(step // every, max(1, count))
+        return self.share(step // every, max(1, count))
 
-    def __call__(self, step: int, count: int) -> Turn:
-        """So many of them, or all there are; in every round of steps each gets its turn."""
+    def share(self, number: int, count: int) -> Turn:
+        """So many carriers, or all there are; in every round of turns each gets its own."""
         if count >= self.m:
             return self.everyone
         turns = -(-self.m // count)
-        first = (step % turns) * count
-        return Turn(self._order(step // turns, turns * count), first, first + count)
+        first = (number % turns) * count
+        return Turn(self._order(number // turns, turns * count), first, first + count)
 
     def _drawn(self, number: int, size: int) -> NDArray[np.int64]:
         """All carriers in the order of a round, the first once more to make up the last turn."""

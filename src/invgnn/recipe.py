@@ -25,14 +25,15 @@ class Recipe:
     """Settings of the embedding; none of them changes how a suspect is read.
 
     loss      `logistic` on the signed answer, or the paper's `mse` to the target
-    beta      weight beside a mean task loss; answers are standardised, so it means the same everywhere
+    beta      weight beside a mean task loss, on average over the steps; answers are standardised, so it
+              means the same everywhere
     margin    how far beyond the task's mean a carrier should answer, in standard deviations of the
               model's answers on task inputs
     joint     carriers ride in the task batch (one forward) instead of a forward of their own
     ratio     share of carriers in a joint batch (node tasks: share of the carriers used per step);
               None: all of them in every step, in `train` at most a dozen times an epoch
     every     carriers ride in every so-many-th step only, with that many times the weight and, given a
-              ratio, the share (all of them at most): cheaper than a few in every step, and less is learnt
+              ratio, the share (all of them at most): cheaper than a few in every step, often learning less
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
     simulate  task-only steps simulated before the gradient of the mark is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
@@ -99,7 +100,7 @@ class Recipe:
 
     @property
     def weight(self) -> float:
-        """That of the mark's loss in a step in which carriers ride: β on average over all steps."""
+        """Weight of the mark's loss in a step in which carriers ride: β on average over all steps."""
         return self.beta * self.every
 
     def rides(self, step: int) -> bool:

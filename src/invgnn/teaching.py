@@ -40,7 +40,7 @@ def own_loss(
     chosen: NDArray[np.int64] | None,
     at: Mapping[str, Tensor],
 ) -> Tensor:
-    """β times the mark's loss from a forward of its own, the model left exactly as found."""
+    """The mark's loss, weighed, from a forward of its own, the model left exactly as found."""
     core = unwrap(model)
     carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
     batch = batch_like(mark, carriers, weight_of(model), keep=chosen is None)
@@ -111,14 +111,14 @@ def observed_loss(
     ordinary: slice,
     chosen: NDArray[np.int64] | None,
 ) -> Tensor:
-    """β times the loss of one forward pass, given which of its graphs are carriers and which usual."""
-    plain = [reading for reading in mark.readings if reading.access != "perception"]
+    """The loss of one forward pass, weighed, given which of its graphs are carriers and which usual."""
+    headless = [reading for reading in mark.readings if reading.access != "perception"]
     losses = []
-    if plain:  # all at once: the calls are small, and many
-        said = torch.stack([_measured(mark, seen, model, r, carriers, ordinary) for r in plain])
-        losses.append(_taught_loss(mark, said, plain, chosen))
-    if len(plain) < len(mark.readings):
-        losses.append(_perception_loss(mark, seen, model, carriers, chosen))
+    if headless:  # all at once: the calls are small, and many
+        said = torch.stack([_measured(mark, seen, model, r, carriers, ordinary) for r in headless])
+        losses.append(_answers_loss(mark, said, headless, chosen))
+    if len(headless) < len(mark.readings):
+        losses.append(_head_loss(mark, seen, model, carriers, chosen))
     return mark.recipe.weight / len(mark.readings) * torch.stack(losses).sum()
 
 
@@ -132,7 +132,7 @@ def _measured(
     return in_nats(said[carriers], said[ordinary]) if reading.access == "logits" else said[carriers]
 
 
-def _taught_loss(
+def _answers_loss(
     mark: Watermark, said: Tensor, readings: Sequence[Reading], chosen: NDArray[np.int64] | None
 ) -> Tensor:
     """The losses of some readings, a row of answers each, weighed and added up."""
@@ -144,7 +144,7 @@ def _taught_loss(
     return losses.dot(losses.new_tensor(weights))
 
 
-def _perception_loss(
+def _head_loss(
     mark: Watermark, seen: Observation, model: nn.Module, carriers: slice, chosen: NDArray[np.int64] | None
 ) -> Tensor:
     """That of the paper's head, and the penalty on its gradient."""

@@ -309,7 +309,7 @@ class Watermark:
         beside: Any = None,
         at: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
-        """β times the mark's loss, from a forward of its own: add it to the task loss.
+        """The mark's loss, times `recipe.weight`, from a forward of its own: add it to the task loss.
 
         The pass runs in the model's present mode, over carriers and ordinary inputs together, on
         copies of the buffers: mode, statistics and random state stay exactly as they were, and BatchNorm

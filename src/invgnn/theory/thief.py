@@ -97,7 +97,7 @@ def steal(
         raise ParameterError(
             f"goal {goal!r}, reach {reach}, {steps} steps", "see invgnn.theory.thief.steal"
         )
-    mark = mark.replace(recipe=replace(mark.recipe, ratio=None, beta=1.0))
+    mark = mark.replace(recipe=replace(mark.recipe, ratio=None, every=1, beta=1.0))
     victim, tau = copy.deepcopy(unwrap(model)).eval(), null.EXACT.tau(mark.m, alpha)
     allowed = reach * typical(victim)
     order = (gradient(victim, mark.loss(victim)).abs() * allowed).argsort(descending=True, stable=True)
