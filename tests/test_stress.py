@@ -17,15 +17,19 @@ from torch import nn
 from invgnn import null
 from invgnn.attacks import Collude, Serve, ZeroHead
 from invgnn.attacks import suite as attacks
+from invgnn.cli.stress import _table
 from invgnn.edits import Chain, Edit, FineTune, Prune, Quantise, ReestimateNorm, WeightNoise
 from invgnn.edits import suite as edits
 from invgnn.errors import DataError, ExistingFileError, FileError, ParameterError
 from invgnn.report import write_stress
 from invgnn.report.stress import outcomes, render
+from invgnn.secret import Secret
 from invgnn.stress import RELEASED, Found, Ledger, Row, every_change, is_quick, stress
 from invgnn.tasks import new_model
 from invgnn.theory.margins import signed_margins, squash
 from invgnn.training import accuracy, train
+from invgnn.verdict import verify
+from invgnn.watermark import Watermark
 
 CHANGES = [Prune(0.5), Quantise(4), ReestimateNorm(), ZeroHead(), Serve(digits=2), ZeroHead("perception")]
 
@@ -134,6 +138,53 @@ def test_everything_there_is_and_what_is_quick():
     assert all(map(is_quick, CHANGES))
     assert not any(map(is_quick, (FineTune(1), Chain(Prune(0.4), FineTune(1)))))
     assert is_quick(Chain(Prune(0.4), WeightNoise()))
+
+
+# --- a second channel -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def leaning(web):
+    """A marked model with both channels, its mark, and rows of a stress test."""
+    model = new_model(web, "GCN", 0, hidden_channels=16)
+    train(model, web, epochs=20)
+    access = ("embedding", "logits", "labels")
+    mark = Watermark.draw(
+        Secret(b"s" * 32), web.data, m=16, access=access, classes=web.num_classes, function=8
+    ).remember(model, web.data)
+    train(model, web, mark, epochs=20)
+    return model, mark, list(stress(model, mark, web, [Prune(0.5), Serve(digits=2)]))
+
+
+def test_both_channels_count_as_in_a_verdict(leaning, web):
+    model, mark, rows = leaning
+    for row, net in zip(rows, (model, Prune(0.5)(model, web)), strict=False):
+        for access in ("embedding", "logits"):
+            verdict = verify(net, mark, access=access, data=web.data)
+            alone = verdict.evidence_bits + math.log2(3)  # a verdict pays for all three readings declared
+            assert row.at(access).evidence == pytest.approx(alone)
+            assert row.at(access).function == verdict.channels["function"]["evidence_bits"]
+        assert row.at("labels").function is None
+        assert row.at("labels").evidence == mark.weigh(mark.read(net, "labels")).bits()
+    assert rows[0].at("logits").evidence != mark.weigh(mark.read(model, "logits")).bits()
+    assert rows[2].at("logits").function is not None  # an endpoint is asked about the task's inputs as well
+
+
+def test_rows_with_a_second_channel_come_back_and_are_shown(leaning, web, tmp_path):
+    model, mark, rows = leaning
+    ledger = Ledger(tmp_path / "rows.csv", model, mark, web)
+    for row in rows:
+        ledger.add(row)
+    assert ledger.read() == rows
+    assert "second channel" in render(rows)
+    assert "function bits" in _table(rows)
+    assert "second channel" not in render(STORY)
+
+
+def test_a_channel_that_remembers_nothing_is_refused(leaning, web):
+    model, mark, _ = leaning
+    with pytest.raises(ParameterError, match="remembers no model"):
+        next(stress(model, replace(mark, memory=None), web, []))
 
 
 # --- rows on disk ---------------------------------------------------------------------------------

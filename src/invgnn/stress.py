@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from torch import nn
 
 from invgnn import null
 from invgnn.attacks import Attack, Endpoint, find_attacks
+from invgnn.channel import Lean
 from invgnn.disk import write_text
 from invgnn.edits import Edit, find_edits
 from invgnn.errors import DataError, FileError, InvgnnError, SuspectError
@@ -23,6 +25,7 @@ from invgnn.tasks import Task
 from invgnn.theory.margins import drift, kappa_signed, squash
 from invgnn.theory.robustness import certificate
 from invgnn.training import accuracy
+from invgnn.verdict import together
 from invgnn.watermark import Watermark
 
 RELEASED = "as released"
@@ -33,10 +36,12 @@ Kind = Literal["released", "edit", "attack"]
 class Found:
     """What one reading finds in a model.
 
-    evidence  in bits, as if this reading alone had been declared; 0 for a plain key, which has no exact law
+    evidence  in bits, as if this reading alone had been declared, with the second channel if there is one;
+              0 for a plain key, which has no exact law
     gamma     largest drift of an answer, in [0, 1], from the released model's
     margin    least signed margin of the answers: negative as soon as one bit is read wrong
     certain   matches that so large a drift must leave, by the certificate of `theory.margins`
+    function  evidence of the second channel by itself; None without one, and at `labels`, which shows none
     """
 
     access: str
@@ -47,6 +52,7 @@ class Found:
     gamma: float
     margin: float
     certain: int
+    function: float | None = None
 
     @property
     def wm_acc(self) -> float:
@@ -83,8 +89,8 @@ class Row:
         """One flat line of plain values: numbers of a reading under `access.name`."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "found"}
         for found in self.found:
-            held = {name: getattr(found, name) for name in NUMBERS}
-            plain |= {f"{found.access}.{name}": value for name, value in held.items()}
+            held = {name: getattr(found, name) for name in (*NUMBERS, "function")}
+            plain |= {f"{found.access}.{name}": value for name, value in held.items() if value is not None}
         return plain
 
 
@@ -139,6 +145,7 @@ class _Trial:
         self.model, self.mark, self.task = model, mark, task
         self.tau = null.EXACT.tau(mark.m, alpha)
         self.before = [mark.read(model, reading.access) for reading in mark.readings]
+        self.channel = None if mark.function is None else mark.channel(task.data)
 
     def make(self, change: Edit) -> Row:
         """Make a change and read what came of it."""
@@ -156,19 +163,27 @@ class _Trial:
         """Read a model wherever the mark may be read."""
         suspect = model.forward if isinstance(model, Endpoint) else model
         found, notes = [], []
+        lean = cache(partial(self.lean, suspect))
         for before in self.before:
             try:
-                found.append(self.find(suspect, before))
+                shown = None if before.reading.access == "labels" else lean()
+                found.append(self.find(suspect, before, shown))
             except SuspectError as error:
                 notes.append(f"{before.reading.access}: {error.message}")
         right = accuracy(model, self.task, self.task.test)
         seconds = time.perf_counter() - start
         return Row(name, kind, knows, right, seconds, tuple(found), _one_line("; ".join(notes)))
 
-    def find(self, suspect: Suspect, before: Answers) -> Found:
-        """What one reading finds in a suspect."""
+    def lean(self, suspect: Suspect) -> Lean | None:
+        """How a suspect leans, if the mark has a second channel."""
+        if self.channel is None:
+            return None
+        return self.channel.read(suspect, self.task.data, self.mark.forward)
+
+    def find(self, suspect: Suspect, before: Answers, lean: Lean | None) -> Found:
+        """What one reading finds in a suspect, who leans so much."""
         after = self.mark.read(suspect, before.reading.access)
-        evidence, s = self.mark.weigh(after), squash(after)
+        evidence, s = together(self.mark.weigh(after), lean), squash(after)
         return Found(
             access=before.reading.access,
             t=evidence.t,
@@ -178,6 +193,7 @@ class _Trial:
             gamma=drift(squash(before), s),
             margin=kappa_signed(s, self.mark.bits),
             certain=certificate(self.mark, before, after).t,
+            function=None if lean is None else lean.bits(),
         )
 
 
@@ -224,7 +240,8 @@ class Ledger:
         self.run = f"{mark.digest[:12]}/{models}/{task.name}{seed}/{alpha:g}"
         self.accesses = [reading.access for reading in mark.readings]
         plain = [f.name for f in fields(Row) if f.name != "found"]
-        self.header = ["run", *plain, *(f"{a}.{n}" for a in self.accesses for n in NUMBERS)]
+        numbers = NUMBERS if mark.function is None else (*NUMBERS, "function")
+        self.header = ["run", *plain, *(f"{a}.{n}" for a in self.accesses for n in numbers)]
 
     def read(self) -> list[Row]:
         """The rows that are done; the file is left with these alone."""
@@ -263,7 +280,10 @@ class Ledger:
     def _found(self, line: dict[str, str], access: str) -> Found:
         t, m, tau, certain = (int(line[f"{access}.{name}"]) for name in ("t", "m", "tau", "certain"))
         evidence, gamma, margin = (float(line[f"{access}.{n}"]) for n in ("evidence", "gamma", "margin"))
-        return Found(access, t, m, tau, evidence, gamma, margin, certain)
+        function = line.get(f"{access}.function")
+        return Found(
+            access, t, m, tau, evidence, gamma, margin, certain, float(function) if function else None
+        )
 
 
 def _line(values: Iterable[Any]) -> str:

@@ -163,10 +163,10 @@ def verify(
     channel = _second_channel(mark, data, access)
     lean = channel.read(suspect, data, forward or mark.forward) if channel else None
     alone = mark.weigh(answers)
-    found = _together(alone, lean)
+    found = together(alone, lean)
     others = [_opened(control, architecture) for control in controls]
     tests = [
-        _together(
+        together(
             mark.weigh(mark.read(other, access, forward)),
             channel.read(other, data, forward or mark.forward) if channel else None,
         )
@@ -225,7 +225,7 @@ def _second_channel(mark: Watermark, data: Any, access: Access) -> Channel | Non
     return mark.channel(data)
 
 
-def _together(carriers: null.Evidence, lean: Lean | None) -> null.Evidence:
+def together(carriers: null.Evidence, lean: Lean | None) -> null.Evidence:
     """The evidence of both channels: two streams of one secret, declared beforehand, so independent."""
     if lean is None:
         return carriers

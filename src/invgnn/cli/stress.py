@@ -160,7 +160,8 @@ def _table(rows: Sequence[Row]) -> str:
     accesses = [found.access for found in rows[0].found]
     width = max(len(row.change) for row in rows)
     heads = "".join(f"  {access:>10} bits  T/m (T-tau)" for access in accesses)
-    lines = [f"{'change':<{width}}  accuracy{heads}"]
+    leans = any(found.function is not None for found in rows[0].found)
+    lines = [f"{'change':<{width}}  accuracy{heads}{'  function bits' if leans else ''}"]
     for row in rows:
         if row.accuracy is None:
             lines.append(f"{row.change:<{width}}  not applied: {row.note}")
@@ -170,5 +171,7 @@ def _table(rows: Sequence[Row]) -> str:
             at = row.at(access)
             counts = "" if at is None else f"{at.t}/{at.m} ({at.headroom:+d})"
             cells.append(f"{'-' if at is None else floor_bits(at.evidence):>15}  {counts:>11}")
+        function = next((found.function for found in row.found if found.function is not None), None)
+        cells += [] if function is None else [f"{floor_bits(function):>13}"]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
