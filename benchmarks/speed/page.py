@@ -116,9 +116,10 @@ def _draw_settings(figures: list[Figure], path: Path) -> None:
     axes.set(
         xlabel="training time, times that of the unmarked model", ylabel="evidence (bits)", ylim=(0, 165)
     )
+    axes.set_xlim(0.9, 1.2 * max(f.value for f in figures))
     axes.set_title("What a mark costs and buys: PROTEINS-GIN, one seed")
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="center right", frameon=False)
     _save(drawing, path)
 
 
@@ -135,8 +136,10 @@ def _draw_growth(figures: list[Figure], path: Path) -> None:
             x = axes.lines[0].get_xdata()
             start = float(max(line.get_ydata()[0] for line in axes.lines)) * 1.6
             axes.loglog(x, [start * s / x[0] for s in x], ":", color="0.5", label="linear")
+            axes.set_xticks(x, [f"{int(s):,}" for s in x])
+            axes.minorticks_off()
         axes.set(xlabel=label)
-        axes.grid(alpha=0.3, which="both")
+        axes.grid(alpha=0.3)
         axes.legend(fontsize=8, frameon=False)
     panels[0].set_ylabel("seconds of processor time")
     _save(drawing, path)
