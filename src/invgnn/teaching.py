@@ -141,7 +141,7 @@ def _answers_loss(
         losses = mse_loss(said, _wanted(mark.targets, said, chosen))
     else:
         losses = logistic_loss(said, _wanted(mark.bits, said, chosen), mark.recipe.margin)
-    return losses.dot(losses.new_tensor(weights))
+    return losses.dot(torch.tensor(weights).to(losses))
 
 
 def _head_loss(
