@@ -35,12 +35,13 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     from strength import access_of
 
     from invgnn import null
+    from invgnn.batches import accuracy
     from invgnn.carriers import Sampler
     from invgnn.edits import Distil, FineTune, Prune, Quantise
     from invgnn.errors import EditError
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import accuracy, train
+    from invgnn.training import train
     from invgnn.watermark import Watermark
 
     name, backbone = parse_setting(setting)

@@ -72,6 +72,7 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
     """An unmarked model, or one marked with a secret of somebody else's."""
     from invgnn.perception import attach_head
     from invgnn.randomness import seeded
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import new_model, parse_setting
     from invgnn.training import train
@@ -79,13 +80,13 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
 
     model = new_model(task, parse_setting(setting)[1], seed)
     foreign = Secret(public_stream("somebody else", setting, seed).bytes(32))
-    mark = None
+    mark, recipe = None, Recipe(after=False)
     if kind == "marked by another":
-        mark = Watermark.draw(foreign, reference, access=("embedding", "logits"))
+        mark = Watermark.draw(foreign, reference, access=("embedding", "logits"), recipe=recipe)
     if "head" in kind:
         with seeded(seed):
             attach_head(model, 64)
-        mark = Watermark.draw(foreign, reference, access="perception", key="plain")
+        mark = Watermark.draw(foreign, reference, access="perception", key="plain", recipe=recipe)
     history = train(model, task, mark, seed=seed, epochs=EPOCHS)
     return model, history.test_acc
 

@@ -22,6 +22,7 @@ from torch_geometric.loader import DataLoader
 
 from invgnn import attacks, edits
 from invgnn.attacks import Attack, Collude, Endpoint
+from invgnn.batches import accuracy
 from invgnn.carriers import Sampler
 from invgnn.edits import Edit
 from invgnn.edits.layers import fresh_twin
@@ -31,7 +32,7 @@ from invgnn.recipe import Recipe
 from invgnn.stress import RELEASED, Row, knowledge, stress
 from invgnn.tasks import Task, load_task, parse_setting
 from invgnn.theory.margins import signed_margins, squash
-from invgnn.training import accuracy, train
+from invgnn.training import train
 from invgnn.version import __version__
 from invgnn.watermark import Watermark
 
@@ -56,7 +57,7 @@ def owned(setting: str, seed: int, owner: str = "owner") -> Owned:
     place = folder() / f"{setting}-{seed}-{owner}".replace("/", "-").replace(" ", "-")
     with _alone(place):
         if not place.with_suffix(".model").exists():
-            task, mark, model = begin(setting, seed, owner=owner)
+            task, mark, model = begin(setting, seed, "alongside", owner)
             train(model, task, mark, seed=seed)
             mark.save(place.with_suffix(".mark"), insecure_no_passphrase=True, overwrite=True)
             save_model(place.with_suffix(".model"), model)

@@ -85,10 +85,10 @@ def marks(m: int) -> Parts:
     from torch.nn.functional import cross_entropy
 
     from invgnn import null
+    from invgnn.batches import Collated
     from invgnn.carriers import Reference
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model
-    from invgnn.training import Collated
     from invgnn.watermark import Watermark
 
     task, secret = load_task("PROTEINS"), Secret(public_stream("scaling", m).bytes(32))
@@ -160,13 +160,15 @@ def peak(run: Callable[[], Any]) -> int:
 
 def training(seed: int) -> list[dict[str, Any]]:
     """One short training with a mark, as the benchmarks run hundreds of."""
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import motif_task, new_model
     from invgnn.training import train
     from invgnn.watermark import Watermark
 
     task = motif_task(41, 200)
-    mark = Watermark.draw(Secret(public_stream("scaling", seed).bytes(32)), task.data, m=64)
+    secret = Secret(public_stream("scaling", seed).bytes(32))
+    mark = Watermark.draw(secret, task.data, m=64, recipe=Recipe(after=False))
     seen = train(new_model(task, "GIN", seed), task, mark, epochs=EPOCHS, seed=seed)
     return [{"seed": seed, "accuracy": seen.test_acc}]
 

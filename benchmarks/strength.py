@@ -3,8 +3,10 @@
     make strength
 
 One set of defaults everywhere. Every marked model has an unmarked twin: same split and first weights.
-Five seeds go through every edit; further seeds count for accuracy and the unedited evidence. `kept` are
-models whose carriers keep the features of their seed graphs instead of borrowing them.
+Five seeds go through every edit; further seeds count for accuracy and the unedited evidence. `longer` are
+unmarked models trained for as many epochs as task and mark take together; `alongside` are models that are
+taught the mark with the task where by default it comes after; `kept` are so taught too, and their carriers
+keep the features of their seed graphs instead of borrowing them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from scipy.stats import t as student
 
 NODE = tuple(f"{task}/{net}" for task in ("Cora", "PubMed", "Photo") for net in ("GCN", "GraphSAGE", "SGC"))
 SEEDS = dict.fromkeys(NODE, 5)
-SEEDS |= {"PROTEINS/GIN": 20, "PROTEINS/GraphSAGE": 20, "NCI1/GIN": 10, "NCI1/GraphSAGE": 10}
+SEEDS |= {"PROTEINS/GIN": 80, "PROTEINS/GraphSAGE": 20, "NCI1/GIN": 10, "NCI1/GraphSAGE": 30}
 FIRST, EDITED = 41, 5
 EDITS = ("unedited", "prune 20%", "prune 40%", "prune 50%", "8-bit", "4-bit", "bf16")
 EDITS += ("fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
@@ -26,7 +28,7 @@ PATH = trials.RESULTS / "strength.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Seeds in turn, so that an unfinished run is balanced; the labels settings last."""
+    """Seeds in turn, so that an unfinished run is balanced; what is there to compare with last."""
     for seed in range(FIRST, FIRST + max(SEEDS.values())):
         for setting, count in SEEDS.items():
             if seed < FIRST + count:
@@ -35,9 +37,10 @@ def grid() -> Iterator[dict[str, Any]]:
     for setting in ("Cora/GCN", "NCI1/GIN"):
         for seed in range(FIRST, FIRST + 3):
             yield {"setting": setting, "seed": seed, "kind": "labels"}
-    for seed in range(FIRST, FIRST + EDITED):
-        for setting in SEEDS:
-            yield {"setting": setting, "seed": seed, "kind": "kept"}
+    for kind, settings in {"longer": NODE, "alongside": NODE, "kept": tuple(SEEDS)}.items():
+        for seed in range(FIRST, FIRST + EDITED):
+            for setting in settings:
+                yield {"setting": setting, "seed": seed, "kind": kind}
 
 
 def access_of(setting: str, kind: str) -> tuple[str, ...]:
@@ -50,6 +53,7 @@ def access_of(setting: str, kind: str) -> tuple[str, ...]:
 def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -> tuple[Any, Any, Any]:
     """The task, an owner's mark and a model that has learnt nothing yet."""
     from invgnn.carriers import Sampler
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.watermark import Watermark
@@ -58,7 +62,9 @@ def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -
     task, levels = load_task(name, seed), access_of(setting, kind)
     secret = Secret(public_stream(owner, setting, seed).bytes(32))
     sampler = Sampler(lenders=None) if kind == "kept" else None
-    mark = Watermark.draw(secret, task.data, access=levels, classes=task.num_classes, sampler=sampler)
+    recipe = Recipe(after=False) if kind in ("alongside", "kept") else None
+    how: dict[str, Any] = {"access": levels, "sampler": sampler, "recipe": recipe}
+    mark = Watermark.draw(secret, task.data, classes=task.num_classes, **how)
     return task, mark, new_model(task, backbone, seed)
 
 
@@ -66,13 +72,15 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one model and read it, and its edited copies, with its owner's mark."""
     import time
 
+    from invgnn.batches import accuracy
     from invgnn.edits import Cast, FineTune, Prune, Quantise
-    from invgnn.training import accuracy, train
+    from invgnn.training import planned, train
 
     task, mark, model = begin(setting, seed, kind)
     levels = access_of(setting, kind)
-    start = time.perf_counter()
-    history = train(model, task, None if kind == "unmarked" else mark, seed=seed)
+    start, plain = time.perf_counter(), kind in ("unmarked", "longer")
+    epochs = planned(task, mark, 100) if kind == "longer" else 100
+    history = train(model, task, None if plain else mark, seed=seed, epochs=epochs)
     key = {"setting": setting, "seed": seed, "kind": kind}
     about = {"m": mark.m, "epoch": history.best_epoch, "seconds": round(time.perf_counter() - start)}
 
@@ -91,19 +99,19 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
         }
 
     rows = [row("unedited", model)]
-    if kind != "unmarked" and seed < FIRST + EDITED:
+    if not plain and seed < FIRST + EDITED:
         edits = [Prune(0.2), Prune(0.4), Prune(0.5), Quantise(8), Quantise(4), Cast("bf16")]
         for edit in (*edits, FineTune(20, 1e-3), FineTune(20, 1e-2)):
             rows.append(row(repr(edit), edit(model, task)))
     return rows
 
 
-def paired(setting: str, kind: str = "marked") -> list[float]:
+def paired(setting: str, kind: str = "marked", twin: str = "unmarked") -> list[float]:
     """Test accuracy, marked less unmarked, in points, for every seed that has both."""
     rows = [r for r in trials.read(PATH) if (r["setting"], r["edit"]) == (setting, "unedited")]
     seen = {(r["kind"], r["seed"]): 100 * float(r["test_accuracy"]) for r in rows}
-    seeds = [s for k, s in seen if k == kind and ("unmarked", s) in seen]
-    return [seen[kind, s] - seen["unmarked", s] for s in seeds]
+    seeds = [s for k, s in seen if k == kind and (twin, s) in seen]
+    return [seen[kind, s] - seen[twin, s] for s in seeds]
 
 
 def lower_limit(differences: list[float]) -> float:
@@ -122,19 +130,19 @@ def evidence(setting: str, access: str, edit: str, kind: str = "marked") -> list
 
 
 def summary() -> str:
-    """Accuracy, evidence at each access level, labels, and what features kept make of it."""
-    kinds = ("marked", "labels", "kept")
+    """Accuracy, evidence at each access level, and what there is to compare with."""
+    kinds = ("marked", "labels", "alongside", "kept")
     held = {k: {r["setting"] for r in trials.read(PATH) if r["kind"] == k} for k in kinds}
-    marked, labels, kept = ([s for s in SEEDS if s in held[k]] for k in kinds)
-    parts = [_accuracy(marked), _evidence(marked), _aside(labels, "labels"), _aside(kept, "kept")]
-    return "\n\n".join(parts)
+    marked, *others = ([s for s in SEEDS if s in held[k]] for k in kinds)
+    asides = [_aside(settings, kind) for kind, settings in zip(kinds[1:], others, strict=True)]
+    return "\n\n".join([_accuracy(marked), _evidence(marked), *asides])
 
 
 def _accuracy(settings: list[str]) -> str:
     rows = trials.read(PATH)
     lines = [
-        "| setting | seeds | unmarked | marked | difference (95 % limit) |",
-        "|---|--:|--:|--:|--:|",
+        "| setting | seeds | unmarked | marked | difference (95 % limit) | to one trained as long |",
+        "|---|--:|--:|--:|--:|--:|",
     ]
     for setting in settings:
         differences = paired(setting)
@@ -144,7 +152,8 @@ def _accuracy(settings: list[str]) -> str:
         shown = {k: {r["seed"]: r for r in whole if r["kind"] == k} for k in ("unmarked", "marked")}
         both = shown["unmarked"].keys() & shown["marked"].keys()
         shares = [f"{mean(float(part[s]['test_accuracy']) for s in both):.1%}" for part in shown.values()]
-        cells = [setting, str(len(differences)), *shares, _gap(differences)]
+        cells = [setting, str(len(differences)), *shares]
+        cells += [_gap(differences), _gap(paired(setting, twin="longer"))]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

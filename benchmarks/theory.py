@@ -69,6 +69,7 @@ def _marked(setting: str) -> dict[str, Any]:
 
     from invgnn.carriers import Reference, Sampler
     from invgnn.invariants import find_invariant
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.theory.hamming import HammingLaw
@@ -88,7 +89,8 @@ def _marked(setting: str) -> dict[str, Any]:
 
     def draw(owner: str) -> Watermark:
         secret = Secret(public_stream(owner, setting, SEED).bytes(32))
-        return Watermark.draw(secret, reference, access=_access(setting), sampler=Sampler(lenders=None))
+        how: dict[str, Any] = {"sampler": Sampler(lenders=None), "recipe": Recipe(after=False)}
+        return Watermark.draw(secret, reference, access=_access(setting), **how)
 
     mark, model = draw("owner"), new_model(task, backbone, SEED)
     train(model, task, mark, seed=SEED)

@@ -59,6 +59,7 @@ def effort(ax: Axes) -> None:
 def radius(ax: Axes) -> None:
     """Evidence that survives every change of the weights within a radius: Cora-GCN, seed 41."""
     from invgnn.carriers import Sampler
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model
     from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
@@ -67,7 +68,7 @@ def radius(ax: Axes) -> None:
 
     task = load_task("Cora", 41)
     secret = Secret(public_stream("owner", "Cora/GCN", 41).bytes(32))
-    mark = Watermark.draw(secret, task.data, sampler=Sampler(lenders=None))
+    mark = Watermark.draw(secret, task.data, sampler=Sampler(lenders=None), recipe=Recipe(after=False))
     model = new_model(task, "GCN", 41)
     train(model, task, mark, seed=41)
     for sigma in (0.1, 0.3, 1.0):

@@ -10,7 +10,7 @@ def main(epochs=25):
 
     mark = invgnn.Watermark.draw(invgnn.Secret.generate(), task.data)
     print(invgnn.verify(model, mark).status)  # nothing there yet
-    after = invgnn.train(model, task, mark, epochs=epochs, lr=2e-3).test_acc
+    after = invgnn.train(model, task, mark, epochs=epochs, lr=2e-3, trained=True).test_acc
 
     verdict = invgnn.verify(model, mark)
     print(f"test accuracy {before:.3f} before, {after:.3f} after")

@@ -38,6 +38,7 @@ from invgnn.attacks.registry import pick, pick_all, slug
 from invgnn.attacks.rival import own_marks, own_secret
 from invgnn.attacks.scrub import use
 from invgnn.attacks.unlearn import neutral
+from invgnn.batches import accuracy
 from invgnn.edits import FineTune, PermuteUnits, PruneChannels, RescaleUnits
 from invgnn.edits.layers import last_layer, scores
 from invgnn.edits.units import hidden_units
@@ -49,7 +50,7 @@ from invgnn.randomness import seeded
 from invgnn.reading import Reading, pooled
 from invgnn.tasks import new_model
 from invgnn.testing import check_edit
-from invgnn.training import accuracy, train
+from invgnn.training import train
 from invgnn.verdict import verify
 
 ATTACKS = [

@@ -16,6 +16,7 @@ from torch import nn
 from torch_geometric.data import Batch
 
 from invgnn import files, null
+from invgnn.batches import accuracy
 from invgnn.channel import Channel, Lean, Memory, beyond, digest_inputs, standing
 from invgnn.edits import Distil
 from invgnn.errors import DataError, FileError, ParameterError
@@ -24,7 +25,7 @@ from invgnn.query import scores_on
 from invgnn.recipe import Recipe
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
-from invgnn.training import accuracy, train
+from invgnn.training import train
 from invgnn.verdict import verify
 from invgnn.watermark import Watermark
 

@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from elsewhere import PLACE, Elsewhere, Far
+from invgnn.batches import Collated, accuracy
 from invgnn.carriers import Reference
 from invgnn.edits import Cast, Distil, FineTune, Prune, Quantise
 from invgnn.errors import SuspectError
@@ -16,7 +17,7 @@ from invgnn.perception import attach_head
 from invgnn.query import digest_model
 from invgnn.recipe import Recipe, guarded
 from invgnn.tasks import new_model
-from invgnn.training import Collated, accuracy, train
+from invgnn.training import train
 from invgnn.verdict import verify
 
 

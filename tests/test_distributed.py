@@ -18,11 +18,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from invgnn.batches import Collated, accuracy
 from invgnn.query import digest_model
 from invgnn.recipe import Recipe, guarded
 from invgnn.secret import Secret
 from invgnn.tasks import motif_task, new_model
-from invgnn.training import Collated, accuracy
 from invgnn.verdict import verify
 from invgnn.watermark import Watermark
 

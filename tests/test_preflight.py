@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from invgnn.preflight import pilot_epochs, preflight
+from invgnn.preflight import pilot_epochs, pilot_total, preflight
 from invgnn.tasks import new_model
 
 
@@ -19,7 +19,10 @@ def test_a_pilot_leaves_the_model_alone_and_counts_its_epochs(motifs, web, draw,
         found = preflight(
             model, task, mark, epochs=20, progress=lambda done, total: told.append((done, total))
         )
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    total = {"graph": 4, "node": 8}[level]  # two without; two with, or two and then four for the mark
+    assert told == [(done, total) for done in range(1, total + 1)]
+    assert total == pilot_total(task, mark, 20)
+    assert pilot_total(task, mark, 20, trained=True) == 4
     assert found.most == pytest.approx(math.log2(math.comb(16, 8)) - 1)  # two statistics were declared
     assert set(found.bits) == {"embedding", "logits"}
     assert all(0 <= bits <= found.most for bits in found.bits.values())

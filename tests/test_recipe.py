@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.nn.functional import cross_entropy
 
+from invgnn.batches import Collated
 from invgnn.recipe import NAT_SHARE, Recipe, guarded, in_nats
 from invgnn.tasks import new_model
-from invgnn.training import Collated
 
 VECTORS = arrays(np.float64, 4, elements=st.floats(-10, 10))
 

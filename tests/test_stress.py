@@ -17,6 +17,7 @@ from torch import nn
 from invgnn import null
 from invgnn.attacks import Collude, Serve, ZeroHead
 from invgnn.attacks import suite as attacks
+from invgnn.batches import accuracy
 from invgnn.cli.stress import _table
 from invgnn.edits import Chain, Edit, FineTune, Prune, Quantise, ReestimateNorm, WeightNoise
 from invgnn.edits import suite as edits
@@ -27,7 +28,7 @@ from invgnn.secret import Secret
 from invgnn.stress import RELEASED, Found, Ledger, Row, every_change, is_quick, stress
 from invgnn.tasks import new_model
 from invgnn.theory.margins import signed_margins, squash
-from invgnn.training import accuracy, train
+from invgnn.training import train
 from invgnn.verdict import verify
 from invgnn.watermark import Watermark
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Batch
 
+from invgnn.batches import Collated, accuracy
 from invgnn.errors import SuspectError
 from invgnn.perception import attach_head
 from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
-from invgnn.training import Collated, accuracy, simulated_steps, train, weight_noise
+from invgnn.training import planned, simulated_steps, train, weight_noise
 from invgnn.verdict import verify
 
 
@@ -47,6 +48,70 @@ def test_marking_embeds_and_keeps_the_accuracy(trained):
     assert after.best_epoch >= 9  # of twelve: the last quarter
     assert after.mark_loss[0] == 0.0 < after.mark_loss[-1]  # the task came first
     assert 0 < after.mark_loss[-1] < after.mark_loss[2]
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_where_an_epoch_is_a_step_the_mark_comes_after_the_task(motifs, web, draw, level):
+    """First the unmarked twin's training bit for bit, and then the mark's, from what the twin kept."""
+    task, told, states = {"graph": motifs, "node": web}[level], [], []
+    twin, model, known = (new_model(task, "GCN", 0, hidden_channels=8) for _ in range(3))
+    size = {"batch_size": len(task.train)}
+    alone = train(twin, task, epochs=6, **size)
+
+    def tell(done, total):
+        told.append((done, total))
+        states.append(copy.deepcopy(model.state_dict()))
+
+    mark = draw(level, m=16)
+    history = train(model, task, mark, epochs=6, progress=tell, **size)
+    assert told == [(done, 18) for done in range(1, 19)]
+    assert (history.loss[:6], history.val_acc[:6]) == (alone.loss, alone.val_acc)
+    assert [loss > 0 for loss in history.mark_loss] == [False] * 6 + [True] * 12
+    known.load_state_dict(twin.state_dict())
+    second = train(known, task, mark, epochs=12, trained=True, **size)
+    assert len(second.loss) == 12
+    assert second.loss == history.loss[6:]
+    assert history.best_epoch == 6 + second.best_epoch >= 6 + 9  # the last quarter of the mark's own
+    assert (history.best_val_acc, history.test_acc) == (second.best_val_acc, second.test_acc)
+    assert all(value.equal(states[history.best_epoch][name]) for name, value in model.state_dict().items())
+
+
+def test_how_many_epochs_are_planned(motifs, web, draw):
+    """Three times as many with a mark that comes after the task, unless there is no task to learn first."""
+    whole, mark = len(motifs.train), draw()
+    assert planned(motifs, mark, 4) == planned(motifs, mark, 4, whole - 1) == 4
+    assert planned(motifs, mark, 4, whole) == planned(web, draw("node"), 4) == 12
+    assert planned(motifs, mark, 4, whole, trained=True) == 4
+    assert planned(motifs, None, 4, whole) == 4
+    assert planned(motifs, draw(recipe=Recipe(after=False)), 4, whole) == 4
+    assert planned(motifs, draw(function=8), 4, whole) == 4
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_after_the_task_a_model_keeps_to_labels_and_to_its_scores(motifs, web, draw, level):
+    """The first step's loss, reckoned by hand: cross-entropy, and T² KL to what the model said itself."""
+    task = {"graph": motifs, "node": web}[level]
+    model = new_model(task, "SGC", 0).eval()  # no dropout
+    held = task.graphs[0] if level == "node" else Batch.from_data_list([task.graphs[i] for i in task.train])
+    scores = model(held.x, held.edge_index, held.batch).detach()
+    rows = task.train if level == "node" else slice(None)
+    mark, states = draw(level, access="logits", recipe=Recipe(joint=False)), []
+    seen = train(
+        model,
+        task,
+        mark,
+        epochs=4,
+        batch_size=len(task.train),
+        trained=True,
+        progress=lambda *_: states.append(copy.deepcopy(model.state_dict())),
+    )
+    model.load_state_dict(states[2])  # as it was in the last epoch's only step
+    said = model(held.x, held.edge_index, held.batch).detach()
+    before, now = ((s.double() / 2).softmax(-1) for s in (scores, said))
+    apart = 4 * (before * (before / now).log()).sum(-1).mean()
+    wanted = apart - 0.5 * said.log_softmax(-1)[torch.arange(len(said)), held.y][rows].mean()
+    assert apart > 1e-4
+    assert seen.loss[3] == pytest.approx(float(wanted), rel=1e-4)
 
 
 def test_the_best_validation_epoch_is_kept(motifs):
@@ -80,7 +145,8 @@ def test_with_a_mark_the_last_quarter_is_eligible(motifs, draw, monkeypatch, mar
     def remember(*_):
         states.append(copy.deepcopy(model.state_dict()))
 
-    history = train(model, motifs, draw() if marked else None, epochs=epochs, progress=remember)
+    mark = draw(recipe=Recipe(after=False)) if marked else None
+    history = train(model, motifs, mark, epochs=epochs, progress=remember)
     assert (history.best_epoch, history.best_val_acc, history.test_acc) == (best, scores[best], 0.123)
     assert history.val_acc == scores
     assert all(value.equal(states[best][name]) for name, value in model.state_dict().items())
@@ -89,7 +155,7 @@ def test_with_a_mark_the_last_quarter_is_eligible(motifs, draw, monkeypatch, mar
 @pytest.mark.parametrize(("wait", "first"), [(0, 0), (3, 1), (100, 3)])
 def test_the_mark_joins_after_its_first_steps(motifs, draw, wait, first):
     """Two steps an epoch and fifteen epochs: at most a fifth of them without the mark."""
-    mark = draw(recipe=Recipe(wait=wait))
+    mark = draw(recipe=Recipe(wait=wait, after=False))
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     history = train(model, motifs, mark, epochs=15, batch_size=-(-len(motifs.train) // 2))
     assert [loss > 0 for loss in history.mark_loss] == [False] * first + [True] * (15 - first)
@@ -115,7 +181,8 @@ def test_batches_are_pygs(motifs, index):
 
 RECIPES = {
     "no mark": None,
-    "joint": Recipe(),
+    "after the task": Recipe(),
+    "joint": Recipe(after=False),
     "joint, a share": Recipe(ratio=0.16),
     "joint, every third step": Recipe(every=3, extra=1),
     "own pass": Recipe(joint=False),

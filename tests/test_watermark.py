@@ -198,7 +198,7 @@ def test_a_trained_model_is_marked_by_fine_tuning(draw, motifs):
     train(model, motifs, epochs=5)
     mark, looks = draw(m=32), look(model)
     before = verify(model, mark)
-    train(model, motifs, mark, epochs=30, batch_size=32)
+    train(model, motifs, mark, epochs=30, batch_size=32, trained=True)
     after = verify(model, mark)
     assert before.evidence_bits < 10
     assert after.evidence_bits > 15
@@ -261,7 +261,7 @@ def test_carriers_that_ride_every_few_steps_are_as_many_and_nobody_rides_between
     with pytest.raises(ParameterError, match="every step"):
         draw(access="perception", recipe=Recipe(every=2))
     with pytest.raises(ParameterError, match="never comes in 12 steps"):
-        train(model, motifs, mark.replace(recipe=Recipe(every=30)), epochs=4)
+        train(model, motifs, mark.replace(recipe=Recipe(every=30, after=False)), epochs=4)
 
 
 def test_carriers_that_ride_seldom_weigh_as_many_times_as_much(draw, tiny):

@@ -12,13 +12,14 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch_geometric.loader import DataLoader
 
+from invgnn.batches import Collated, accuracy, batches
 from invgnn.edits import FineTune
 from invgnn.forward import call
 from invgnn.randomness import seeded
 from invgnn.recipe import Recipe
 from invgnn.secret import Secret, public_stream
 from invgnn.tasks import Task, load_task, new_model
-from invgnn.training import Collated, accuracy, batches, train
+from invgnn.training import train
 from invgnn.watermark import Watermark
 from speed.clock import Figure, race
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from invgnn import null
 from invgnn.tasks import Task
-from invgnn.training import Progress, train
+from invgnn.training import Progress, planned, train
 from invgnn.watermark import Watermark
 
 
@@ -22,7 +22,7 @@ class Preflight:
     pilot      epochs trained with the mark; as many without
     epochs     of the whole training
     plain      seconds an epoch takes without the mark
-    marked     seconds an epoch takes with it
+    marked     seconds an epoch takes with it; where it is taught after the task, of both
     bits       evidence after the pilot, by access level; longer training usually adds to it
     most       the evidence if every bit is read right: what m and the statistic allow
     """
@@ -58,6 +58,11 @@ def pilot_epochs(epochs: int) -> int:
     return max(1, round(epochs / 10))
 
 
+def pilot_total(task: Task, mark: Watermark, epochs: int, *, trained: bool = False) -> int:
+    """How many epochs a preflight takes in all, with the mark and without."""
+    return pilot_epochs(epochs) * (1 + planned(task, mark, epochs, trained=trained) // epochs)
+
+
 def preflight(
     model: nn.Module,
     task: Task,
@@ -74,21 +79,22 @@ def preflight(
     `trained` says that it knows its task already.
     """
     pilot = pilot_epochs(epochs)
-    done = 0
+    done, total = 0, pilot_total(task, mark, epochs, trained=trained)
 
-    def tick(epoch: int, total: int) -> None:
+    def tick(*_: int) -> None:
         nonlocal done
         done += 1
         if progress:
-            progress(done, 2 * pilot)
+            progress(done, total)
 
     def run(held: Watermark | None) -> tuple[float, nn.Module]:
         twin = copy.deepcopy(model)
         start = time.perf_counter()
-        train(twin, task, held, epochs=pilot, lr=lr, seed=seed, select=False, progress=tick)
+        train(twin, task, held, epochs=pilot, trained=trained, progress=tick, **options)
         return (time.perf_counter() - start) / pilot, twin
 
-    train(copy.deepcopy(model), task, epochs=1, lr=lr, seed=seed)  # the first pass is always slow
+    options: dict[str, Any] = {"lr": lr, "seed": seed, "select": False}
+    train(copy.deepcopy(model), task, epochs=1, **options)  # the first pass is always slow
     plain, unmarked = run(None)
     first = 0.0
     if mark.function and mark.memory is None:

@@ -44,6 +44,8 @@ class Recipe:
               classes move for an input one standard deviation along the secret direction
     wait      steps on the task before the mark joins in, at most a fifth of all: what is learnt after the
               task lies beside what the task needs, and fine-tuning on the task finds less to undo
+    after     where an epoch is a single step, and so steps are few, `train` teaches the mark after the
+              task, in epochs in which the model keeps to the labels and to what it said before
     """
 
     loss: Loss = "logistic"
@@ -60,6 +62,7 @@ class Recipe:
     extra: int = 0
     lean: float = 1.0
     wait: int = 20
+    after: bool = True
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):

@@ -16,6 +16,7 @@ from torch import nn
 
 from invgnn import null
 from invgnn.attacks import Attack, Endpoint, find_attacks
+from invgnn.batches import accuracy
 from invgnn.channel import Lean
 from invgnn.disk import write_text
 from invgnn.edits import Edit, find_edits
@@ -24,7 +25,6 @@ from invgnn.query import Answers, Suspect, digest_model
 from invgnn.tasks import Task
 from invgnn.theory.margins import drift, kappa_signed, squash
 from invgnn.theory.robustness import certificate
-from invgnn.training import accuracy
 from invgnn.verdict import together
 from invgnn.watermark import Watermark
 

@@ -3,70 +3,34 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.data import Data
 
-from invgnn.forward import as_batch, call, politely, unwrap, weight_of
+from invgnn.batches import Collated, accuracy, batches, placed
+from invgnn.forward import call, politely, unwrap
 from invgnn.parallel import peers
 from invgnn.randomness import seeded, undropped
 from invgnn.recipe import distillation_loss, guarded
 from invgnn.tasks import Task
 
 if TYPE_CHECKING:  # edits train too, and must not be able to reach a mark
+    from invgnn.channel import Channel
     from invgnn.watermark import Watermark
 
 TEMPERATURE = 2.0
 """At which a model learns from its own scores, as students usually do."""
 
+LABELS = 0.5
+"""Weight of the labels beside its own scores in the lessons of a model that knows its task."""
+
 Progress = Callable[[int, int], None]
 """Told the number of epochs done and their total."""
-
-
-class Collated:
-    """Graphs laid out end to end once, so that any batch of them is a few gathers."""
-
-    def __init__(self, graphs: list[Data]) -> None:
-        self.x = torch.cat([g.x for g in graphs]).contiguous()
-        self.y = torch.cat([g.y.view(-1) for g in graphs])
-        self.edges = torch.cat([g.edge_index for g in graphs], dim=1)
-        place = self.edges.device
-        self.nodes = torch.tensor([int(g.num_nodes) for g in graphs], device=place)
-        self.links = torch.tensor([g.edge_index.shape[1] for g in graphs], device=place)
-        self.first_node = self.nodes.cumsum(0) - self.nodes
-        self.first_link = self.links.cumsum(0) - self.links
-
-    def numbered(self) -> Collated:
-        """The same graphs with their numbers in place of their classes."""
-        twin = copy.copy(self)
-        twin.y = torch.arange(len(self.nodes), device=self.nodes.device)
-        return twin
-
-    def batch(self, index: Tensor) -> Any:
-        """The chosen graphs as one PyG batch."""
-        nodes, links = self.nodes[index], self.links[index]
-        graph = torch.repeat_interleave(nodes)
-        ptr = torch.cat([nodes.new_zeros(1), nodes.cumsum(0)])
-        chosen = torch.arange(int(ptr[-1]), device=ptr.device) + (self.first_node[index] - ptr[:-1])[graph]
-        which = torch.repeat_interleave(links)
-        start = self.first_link[index] - (links.cumsum(0) - links)
-        linked = torch.arange(len(which), device=ptr.device) + start[which]
-        edges = self.edges[:, linked] + ptr[:-1][which]
-        batch = as_batch(x=self.x[chosen], edge_index=edges, y=self.y[index], batch=graph, ptr=ptr)
-        batch.num_nodes = int(ptr[-1])
-        return batch
-
-
-def placed(task: Task, model: nn.Module) -> Task:
-    """The task where a model computes."""
-    like = weight_of(model)
-    return task if like is None else task.to(like.device)
 
 
 @dataclass
@@ -80,6 +44,17 @@ class History:
     best_val_acc: float = -1.0
     test_acc: float = float("nan")
 
+    def then(self, after: History) -> History:
+        """Both in a row; what was kept is what the second kept."""
+        return History(
+            val_acc=self.val_acc + after.val_acc,
+            loss=self.loss + after.loss,
+            mark_loss=self.mark_loss + after.mark_loss,
+            best_epoch=len(self.loss) + after.best_epoch,
+            best_val_acc=after.best_val_acc,
+            test_acc=after.test_acc,
+        )
+
 
 def train(
     model: nn.Module,
@@ -92,58 +67,175 @@ def train(
     batch_size: int = 64,
     seed: int = 41,
     select: bool = True,
+    trained: bool = False,
     progress: Progress | None = None,
 ) -> History:
     """Train in place and keep the checkpoint with the best validation accuracy.
 
-    A mark joins in after its recipe's first steps and needs time to settle: with one, only the last
-    quarter of the epochs is eligible. `select=False` keeps the last epoch. A mark with a second channel
-    needs a model that knows the task, and `mark.remember(model, task.data)`: it is then taught not the
-    labels but the scores it gave before, leaning, and without dropout: there is no noise in them to fit.
+    A mark joins in after its recipe's first steps. But where an epoch is a single step (a node task), the
+    epochs are for the task alone, and followed by twice as many in which the model that was kept learns the
+    mark, beside the labels and its own scores (unless `recipe.after` is false): `planned` epochs in all. A
+    mark needs time to settle: while it is taught, only the last quarter of the epochs is eligible.
+    `select=False` keeps the last epoch; `trained` says that the model knows its task, so that the mark is
+    taught at once and in `epochs` alone.
+
+    A mark with a second channel needs a model that knows the task, and `mark.remember(model, task.data)`:
+    it is then taught not the labels but the scores it gave before, leaning, and without dropout: there is
+    no noise in them to fit.
     """
-    lessons = None if mark is None or mark.function is None else _lessons(task, mark)
-    history, task = History(), placed(task, model)
-    lessons = None if lessons is None else lessons.to(task.train.device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
-    held = Collated(task.graphs) if task.level == "graph" else None
-    numbered = None if held is None or lessons is None else held.numbered()
-    best: dict[str, Tensor] = {}
-    step, first = 0, 0
-    if mark is not None:
-        steps = 1 if held is None else -(-len(task.train) // batch_size)
-        first = mark.recipe.begins(epochs * steps)
-        mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, batch_size))
-        _fits(model, task, mark, held)
-    with seeded(seed), nullcontext() if lessons is None else undropped():
-        for epoch in range(epochs):
-            model.train()
-            total, marked = 0.0, 0.0
-            for batch, rows in batches(task, held if lessons is None else numbered, batch_size):
-                taught = mark if mark and step >= first and mark.recipe.rides(step) else None
-                task_loss, mark_loss = _step(model, batch, rows, taught, step, lr, lessons)
-                optimiser.zero_grad()
-                _sum(task_loss, mark_loss, model, taught).backward()
-                optimiser.step()
-                if taught is not None:
-                    _mark_alone(model, taught, optimiser, batch, step)
-                _project(model)
-                total += float(task_loss.detach())
-                marked += float(mark_loss.detach())
-                step += 1
-            history.loss.append(total)
-            history.mark_loss.append(marked)
-            history.val_acc.append(accuracy(model, task, task.val, held))
-            settled = mark is None or 4 * (epoch + 1) > 3 * epochs
-            if not select or (settled and history.val_acc[-1] > history.best_val_acc):
-                history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
-                best = {k: v.detach().clone() for k, v in model.state_dict().items()}
-            if progress:
+    total = planned(task, mark, epochs, batch_size, trained=trained)
+    loop = _Loop(model, placed(task, model), lr, weight_decay, batch_size, seed, select)
+    before = History()
+
+    def tell(done: int, _: int) -> None:
+        if progress:
+            progress(len(before.loss) + done, total)
+
+    if mark is None:
+        return loop.run(epochs, None, None, tell)
+    loop.check(mark)
+    mark = _changed(mark, wait=0) if trained else mark
+    if mark.function is not None:
+        lessons = _Lessons(loop.leaning(mark.channel(task.data)))
+        with undropped():
+            return loop.run(epochs, mark, lessons, tell)
+    if not _apart(task, mark, batch_size):
+        return loop.run(epochs, mark, None, tell)
+    if not trained:
+        before = loop.run(epochs, None, None, tell)
+    lessons = _Lessons(loop.scores(), loop.labels)
+    return before.then(loop.run(total - len(before.loss), _changed(mark, wait=0), lessons, tell))
+
+
+def planned(
+    task: Task, mark: Watermark | None, epochs: int, batch_size: int = 64, *, trained: bool = False
+) -> int:
+    """How many epochs a `train` of so many takes in all, with a mark that may be taught after the task."""
+    if mark is None or mark.function is not None or trained:
+        return epochs
+    return 3 * epochs if _apart(task, mark, batch_size) else epochs
+
+
+def _apart(task: Task, mark: Watermark, batch_size: int) -> bool:
+    """Whether a mark is taught after the task."""
+    return mark.recipe.after and _steps(task, batch_size) == 1
+
+
+def _steps(task: Task, batch_size: int) -> int:
+    """How many steps make an epoch."""
+    return 1 if task.level == "node" else -(-len(task.train) // batch_size)
+
+
+def _changed(mark: Watermark, **changes: Any) -> Watermark:
+    return mark.replace(recipe=replace(mark.recipe, **changes))
+
+
+@dataclass(frozen=True)
+class _Lessons:
+    """Scores that a model is to repeat, one row per node or graph, and labels beside them, if any."""
+
+    scores: Tensor
+    labels: Tensor | None = None
+
+    def loss(self, said: Tensor, batch: Any, rows: Tensor | None) -> Tensor:
+        """Of one batch, its graphs numbered; a node task's scores are repeated on all of its nodes."""
+        taught = self.scores[batch.y] if rows is None else self.scores
+        loss = distillation_loss(said, taught, TEMPERATURE).mean()
+        if self.labels is None:
+            return loss
+        if rows is None:
+            return loss + LABELS * cross_entropy(said, self.labels[batch.y])
+        return loss + LABELS * cross_entropy(said[rows], self.labels[rows])
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A model in training; one object may run several times, each time from where the model stands."""
+
+    model: nn.Module
+    task: Task
+    lr: float
+    weight_decay: float
+    batch_size: int
+    seed: int
+    select: bool
+
+    @cached_property
+    def held(self) -> Collated | None:
+        """The graphs of a graph task."""
+        return Collated(self.task.graphs) if self.task.level == "graph" else None
+
+    @property
+    def labels(self) -> Tensor:
+        """Of every node or graph."""
+        return self.task.graphs[0].y if self.held is None else self.held.y
+
+    def run(
+        self, epochs: int, mark: Watermark | None, lessons: _Lessons | None, progress: Progress
+    ) -> History:
+        """All epochs, with the mark from when it may join; lessons, if any, stand in for the labels."""
+        model, task, held, history = self.model, self.task, self.held, History()
+        optimiser = torch.optim.Adam(model.parameters(), lr=self.lr, weight_decay=self.weight_decay)
+        source = held if held is None or lessons is None else held.numbered()
+        best: dict[str, Tensor] = {}
+        step, first = 0, 0
+        if mark is not None:
+            steps = _steps(task, self.batch_size)
+            first = mark.recipe.begins(epochs * steps)
+            mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, self.batch_size))
+        with seeded(self.seed):
+            for epoch in range(epochs):
+                model.train()
+                total, marked = 0.0, 0.0
+                for batch, rows in batches(task, source, self.batch_size):
+                    taught = mark if mark and step >= first and mark.recipe.rides(step) else None
+                    task_loss, mark_loss = _step(model, batch, rows, taught, step, self.lr, lessons)
+                    optimiser.zero_grad()
+                    _sum(task_loss, mark_loss, model, taught).backward()
+                    optimiser.step()
+                    if taught is not None:
+                        _mark_alone(model, taught, optimiser, batch, step)
+                    _project(model)
+                    total += float(task_loss.detach())
+                    marked += float(mark_loss.detach())
+                    step += 1
+                history.loss.append(total)
+                history.mark_loss.append(marked)
+                history.val_acc.append(accuracy(model, task, task.val, held))
+                settled = mark is None or 4 * (epoch + 1) > 3 * epochs
+                if not self.select or (settled and history.val_acc[-1] > history.best_val_acc):
+                    history.best_epoch, history.best_val_acc = epoch, history.val_acc[-1]
+                    best = {k: v.detach().clone() for k, v in model.state_dict().items()}
                 progress(epoch + 1, epochs)
-    if best:
-        model.load_state_dict(best)
-    model.eval()
-    history.test_acc = accuracy(model, task, task.test, held)
-    return history
+        if best:
+            model.load_state_dict(best)
+        model.eval()
+        history.test_acc = accuracy(model, task, task.test, held)
+        return history
+
+    def check(self, mark: Watermark) -> None:
+        """Fail now rather than when the mark joins in: the model cannot be read, or the batch not mixed."""
+        if mark.recipe.joint:
+            held, task = self.held, self.task
+            mark.mix(task.graphs[0] if held is None else held.batch(task.train[:2]), step=0)
+        for reading in mark.readings:
+            mark.read(self.model, reading.access)
+
+    def scores(self) -> Tensor:
+        """What the model says of every node or graph."""
+        every = torch.arange(len(self.labels), device=self.labels.device)
+        whole = self.task.graphs[0] if self.held is None else self.held.batch(every)
+        with politely(unwrap(self.model)), torch.no_grad():
+            return call(unwrap(self.model), whole)
+
+    def leaning(self, channel: Channel) -> Tensor:
+        """What the model said of the training inputs before, leaning along the mark's direction."""
+        batch = self.task.graphs[0] if self.held is None else self.held.batch(self.task.train)
+        place = batch.edge_index.device
+        said = channel.lean(torch.tensor(channel.before, dtype=torch.float32).to(place), batch)
+        if self.held is None:
+            return said
+        return said.new_zeros(len(self.labels), said.shape[1]).index_copy(0, self.task.train, said)
 
 
 def _step(
@@ -153,15 +245,14 @@ def _step(
     mark: Watermark | None,
     step: int,
     lr: float,
-    lessons: Tensor | None,
+    lessons: _Lessons | None,
 ) -> tuple[Tensor, Tensor]:
-    """Task loss and weighted mark loss of one batch; the task is to repeat the lessons if there are any."""
+    """Task loss and weighted mark loss of one batch."""
     wanted: Any = slice(None) if rows is None else rows
 
     def task_loss(scores: Tensor) -> Tensor:
-        if lessons is not None:  # a node task's lessons are about all of its nodes
-            taught = lessons[batch.y] if rows is None else lessons
-            return distillation_loss(scores, taught, TEMPERATURE).mean()
+        if lessons is not None:
+            return lessons.loss(scores, batch, rows)
         return cross_entropy(scores[wanted], batch.y[wanted])
 
     if mark is None:
@@ -171,26 +262,6 @@ def _step(
         return task_loss(joint(model)), joint.loss()
     shift = _shift(model, mark, lambda net: task_loss(call(net, batch)), lr)
     return task_loss(call(model, batch)), mark.loss(model, step=step, beside=batch, at=shift)
-
-
-def _lessons(task: Task, mark: Watermark) -> Tensor:
-    """What the model said of the task's inputs before, leaning along the mark's direction."""
-    channel = mark.channel(task.data)
-    batch = task.graphs[0] if task.level == "node" else Collated(task.graphs).batch(task.train)
-    said = channel.lean(
-        torch.tensor(channel.before, dtype=torch.float32).to(batch.edge_index.device), batch
-    )
-    if task.level == "node":
-        return said
-    return said.new_zeros(len(task.graphs), said.shape[1]).index_copy(0, task.train, said)
-
-
-def _fits(model: nn.Module, task: Task, mark: Watermark, held: Collated | None) -> None:
-    """Fail now rather than when the mark joins in: the model cannot be read, or the batch not mixed."""
-    if mark.recipe.joint:
-        mark.mix(task.graphs[0] if held is None else held.batch(task.train[:2]), step=0)
-    for reading in mark.readings:
-        mark.read(model, reading.access)
 
 
 def _mark_alone(
@@ -244,29 +315,7 @@ def simulated_steps(
     return {name: (p - before[name]).detach() for name, p in twin.named_parameters()}
 
 
-def batches(task: Task, held: Collated | None, batch_size: int) -> Iterator[tuple[Any, Tensor | None]]:
-    """Shuffled batches of training graphs, or the one graph with its training nodes."""
-    if held is None:
-        yield task.graphs[0], task.train
-        return
-    order = task.train[torch.randperm(len(task.train))]
-    for index in order.split(batch_size):
-        yield held.batch(index), None
-
-
 def _project(model: nn.Module) -> None:
     head = getattr(model, "perception", None)
     if head is not None:
         head.project()
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, task: Task, rows: Tensor, held: Collated | None = None) -> float:
-    """Share of the chosen graphs or nodes whose top class is right."""
-    model, task = unwrap(model), placed(task, model)  # the wrapper would wait for other processes
-    with politely(model):
-        if task.level == "node":
-            data = task.graphs[0]
-            return float((call(model, data)[rows].argmax(-1) == data.y[rows]).float().mean())
-        batch = (held or Collated(task.graphs)).batch(rows)
-        return float((call(model, batch).argmax(-1) == batch.y).float().mean())

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from invgnn import null
+from invgnn.batches import accuracy
 from invgnn.errors import ParameterError
 from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
 from invgnn.theory.thief import _fewest, flat, gradient, rob, steal, strength, typical
-from invgnn.training import accuracy, train
+from invgnn.training import train
 
 ALPHA = 1e-2
 

@@ -20,7 +20,7 @@ def own_marks(model: nn.Module, task: Task, count: int, m: int, seed: int) -> li
     They are read where marks usually are: at the embedding, if the model has one, and at its scores.
     """
     reference, places = Reference.of(task.data), accesses(model, task)
-    recipe = Recipe(wait=0)  # a stolen model knows its task already
+    recipe = Recipe(wait=0, after=False)  # a stolen model knows its task already
     return [
         Watermark.draw(own_secret(seed, number), reference, m=m, access=places, recipe=recipe)
         for number in range(count)

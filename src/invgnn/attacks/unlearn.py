@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.attacks.rival import accesses, own_marks
+from invgnn.batches import Collated, batches
 from invgnn.edits.layers import all_learn
 from invgnn.errors import ParameterError
 from invgnn.forward import call, observe, politely, to_batch, weight_of
@@ -18,7 +19,6 @@ from invgnn.graphs import Graphs
 from invgnn.reading import Observation, Reading, pooled
 from invgnn.recipe import guarded
 from invgnn.tasks import Task
-from invgnn.training import Collated, batches
 
 SHARE = 128
 """Graphs of the thief's own in a step, carrier-like and ordinary ones together."""

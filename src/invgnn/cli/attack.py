@@ -65,9 +65,9 @@ def attack(
 
     from invgnn.attacks import Serve
     from invgnn.attacks.registry import pick
+    from invgnn.batches import accuracy
     from invgnn.models import save_model
     from invgnn.stress import every_change
-    from invgnn.training import accuracy
 
     loaded = load_named(task, seed)
     licensed = [] if second is None else [load_for(loaded, second)]

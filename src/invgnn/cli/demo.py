@@ -46,6 +46,7 @@ def demo(
     """
     _check_folder(output, overwrite)
 
+    from invgnn.batches import accuracy
     from invgnn.edits import FineTune, Prune, Quantise
     from invgnn.models import save_model
     from invgnn.null import check_m
@@ -53,7 +54,7 @@ def demo(
     from invgnn.report import write_report
     from invgnn.secret import Secret
     from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import accuracy, train
+    from invgnn.training import planned, train
     from invgnn.verdict import verify
     from invgnn.watermark import Watermark
 
@@ -71,7 +72,7 @@ def demo(
     kinds = {"unmarked A": (None, seed), "unmarked B": (None, seed + 1), "marked": (mark, seed)}
     for step, (label, (what, start)) in enumerate(kinds.items(), 4):
         model = new_model(loaded, backbone, start)
-        with progress(f"{step} train {label}", epochs) as tick:
+        with progress(f"{step} train {label}", planned(loaded, what, epochs)) as tick:
             train(model, loaded, what, epochs=epochs, seed=start, progress=lambda done, all_: tick(1))
         trained[label] = model
     edits = (Prune(0.5), Quantise(8), Quantise(4), FineTune(20, 1e-3))

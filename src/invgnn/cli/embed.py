@@ -33,6 +33,8 @@ Examples:
       -o acme.model
 """
 
+_EPOCHS = "Default: 100, or 20 with --start. A node task takes twice as many more for the mark."
+
 
 @verb
 def embed(
@@ -54,9 +56,7 @@ def embed(
         Path | None,
         typer.Option(metavar="FILE", help="Fine-tune this model instead of training from scratch."),
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Default: 100, or 20 with --start.")
-    ] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help=_EPOCHS)] = None,
     lr: Annotated[
         float | None,
         typer.Option(metavar="RATE", help="Learning rate. Default: 0.01, or 0.001 with --start."),
@@ -106,7 +106,7 @@ def embed(
 
     from invgnn.models import save_model
     from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import train
+    from invgnn.training import planned, train
     from invgnn.verdict import verify
     from invgnn.watermark import Watermark
 
@@ -120,7 +120,6 @@ def embed(
     model = new_model(loaded, backbone, seed)
     if start:
         model = _load_start(start, model, task)
-        held = held.replace(recipe=replace(held.recipe, wait=0))  # it knows its task already
     epochs = epochs or (20 if start else 100)
     if dry_run:
         return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed, trained=start is not None)
@@ -134,8 +133,9 @@ def embed(
             with progress("training without the mark", epochs) as tick:
                 learn(progress=lambda done, total: tick(1))
         held = held.remember(model, loaded.data)
-    with progress("training", epochs) as tick:
-        history = learn(held, progress=lambda done, total: tick(1))
+    known = {"trained": start is not None}
+    with progress("training", planned(loaded, held, epochs, **known)) as tick:
+        history = learn(held, progress=lambda done, total: tick(1), **known)
     verdict = verify(model, held, data=loaded.data if held.function else None)
     matches = {r.access: held.weigh(held.read(model, r.access)).t for r in held.readings}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
@@ -171,9 +171,10 @@ def _rewrite(path: Path, mark: Watermark, passphrase: str | None) -> None:
 
 
 def _pilot(model: Backbone, task: Task, mark: Watermark, **options: Any) -> Any:
-    from invgnn.preflight import pilot_epochs, preflight
+    from invgnn.preflight import pilot_total, preflight
 
-    with progress("pilot", 2 * pilot_epochs(options["epochs"])) as tick:
+    total = pilot_total(task, mark, options["epochs"], trained=options["trained"])
+    with progress("pilot", total) as tick:
         found = preflight(model, task, mark, progress=lambda done, total: tick(1), **options)
     return found.record(), str(found), 0
 

@@ -8,10 +8,10 @@ from typing import final
 
 from torch import Tensor, nn
 
+from invgnn.batches import placed
 from invgnn.errors import EditError
 from invgnn.randomness import seeded
 from invgnn.tasks import Task
-from invgnn.training import placed
 
 
 class Edit(ABC):

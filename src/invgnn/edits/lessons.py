@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from invgnn.batches import Collated, accuracy, batches
 from invgnn.edits.layers import all_learn
 from invgnn.forward import call, politely
 from invgnn.recipe import distillation_loss
 from invgnn.tasks import Task
-from invgnn.training import Collated, accuracy, batches
 
 
 @dataclass(frozen=True)

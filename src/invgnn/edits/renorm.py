@@ -6,11 +6,11 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from invgnn.batches import Collated, batches
 from invgnn.edits.edit import Edit
 from invgnn.errors import EditError
 from invgnn.forward import call
 from invgnn.tasks import Task
-from invgnn.training import Collated, batches
 
 
 class ReestimateNorm(Edit):

@@ -14,6 +14,7 @@ from invgnn.edits.layers import all_learn
 from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive
 from invgnn.query import Suspect
 from invgnn.reading import Access
+from invgnn.recipe import Recipe
 from invgnn.tasks import Task
 from invgnn.training import train
 from invgnn.verdict import verify
@@ -64,7 +65,8 @@ class EmbedLater(Forgery):
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
         """Train the stolen copy on the task with the thief's mark."""
-        mark = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding")
+        recipe = Recipe(after=False)
+        mark = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding", recipe=recipe)
         all_learn(model)
         train(model, task, mark, epochs=self.epochs, lr=self.lr, seed=self.seed)
         naive = Naive(self.fools, mark.weigh(mark.read(model)).log_p)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from invgnn.batches import Collated
 from invgnn.forward import call, politely
 from invgnn.tasks import Task
 from invgnn.theory.curvature import Curvature, curvature
-from invgnn.training import Collated
 
 State = Mapping[str, Tensor]
 

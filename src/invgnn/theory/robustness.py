@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from invgnn import null
+from invgnn.batches import accuracy
 from invgnn.edits import Edit, Prune
 from invgnn.forward import observe, politely, unwrap, weight_of
 from invgnn.graphs import Floats
@@ -33,7 +34,6 @@ from invgnn.theory.margins import (
     squash,
 )
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.training import accuracy
 from invgnn.watermark import Watermark
 
 LOCAL = Assumption("the slope at the marked model bounds the slope all the way to the edited one")

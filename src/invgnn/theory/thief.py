@@ -19,12 +19,12 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.nn.utils import vector_to_parameters
 
 from invgnn import null
+from invgnn.batches import Collated, accuracy, batches
 from invgnn.errors import ParameterError
 from invgnn.forward import call, unwrap
 from invgnn.randomness import seeded
 from invgnn.tasks import Task
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.training import Collated, accuracy, batches
 from invgnn.watermark import Watermark
 
 Goal = Literal["matches", "evidence"]
