@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from invgnn.query import digest_model
 from invgnn.recipe import Recipe, guarded
 from invgnn.secret import Secret
 from invgnn.tasks import motif_task, new_model
+from invgnn.training import train
 from invgnn.verdict import verify
 from invgnn.watermark import Watermark
 
@@ -51,6 +53,7 @@ def work(rank, world, folder):
             torch.save(drift(rank, order, WRAPPERS[name][0]), f"{folder}/{order}-{name}-{rank}.pt")
         torch.save(drift(rank, "guard", {}, pause=True), f"{folder}/accumulated-{rank}.pt")
         torch.save(step_of_both(rank), f"{folder}/step-{rank}.pt")
+        torch.save(selected(rank), f"{folder}/selected-{rank}.pt")
         if rank == 0:
             torch.save(read_alone(), f"{folder}/alone.pt")
         dist.destroy_process_group()
@@ -153,6 +156,15 @@ def step_of_both(rank):
     return found, [p.grad for p in twin.parameters()]
 
 
+def selected(rank):
+    """The library's loop, the mark after the task: batches and dropout differ, and so do statistics."""
+    task, mark, model, _ = parts(rank, m=16, backbone="GIN")
+    net = DistributedDataParallel(model)
+    mine = replace(task, train=task.train[rank::2])
+    history = train(net, mine, mark, epochs=3, seed=rank, batch_size=len(mine.train))
+    return model.state_dict(), len(history.loss)
+
+
 def read_alone():
     """What the first process finds while the other does not take part; GIN has buffers to broadcast."""
     task, mark, model, _ = parts(0, m=16, backbone="GIN")
@@ -197,6 +209,12 @@ def test_no_process_drifts_however_losses_are_sent_backward(results, order, wrap
 def test_no_process_drifts_while_gradients_add_up(results):
     first, second = (results[f"accumulated-{rank}"][0] for rank in (0, 1))
     assert [name for name in first if "running" not in name and not first[name].equal(second[name])] == []
+
+
+def test_all_processes_keep_one_model(results):
+    (first, epochs), (second, _) = (results[f"selected-{rank}"] for rank in (0, 1))
+    assert epochs == 9  # the mark came after the task
+    assert [name for name in first if not first[name].equal(second[name])] == []
 
 
 def test_the_guard_compares_what_all_processes_found(results):

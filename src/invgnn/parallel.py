@@ -31,6 +31,16 @@ def mean_over(peers: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [part.view_as(tensor).to(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
 
+@torch.no_grad()
+def agree(model: nn.Module) -> None:
+    """All processes that train a model together hold what the first of them holds; every one has to ask."""
+    group = peers(model)
+    if group is not None:
+        first = distributed.get_global_rank(group, 0)
+        for value in model.state_dict().values():
+            distributed.broadcast(value, first, group=group)
+
+
 def shared(loss: Tensor, model: nn.Module) -> Tensor:
     """The same loss, whose gradient is the mean over the processes that train the model together.
 

@@ -19,10 +19,10 @@ from invgnn.watermark import Watermark
 class Preflight:
     """A short pilot beside its unmarked twin.
 
-    pilot      epochs trained with the mark; as many without
-    epochs     of the whole training
-    plain      seconds an epoch takes without the mark
-    marked     seconds an epoch takes with it; where it is taught after the task, of both
+    pilot      epochs of the pilot with the mark; where that is taught after the task, of both
+    epochs     of the whole training with the mark, likewise
+    plain      seconds that the whole training takes without the mark
+    marked     seconds that it takes with it
     bits       evidence after the pilot, by access level; longer training usually adds to it
     most       the evidence if every bit is read right: what m and the statistic allow
     """
@@ -41,12 +41,12 @@ class Preflight:
 
     def record(self) -> dict[str, Any]:
         """The figures as plain values."""
-        return {**self.__dict__, "ratio": self.ratio, "seconds": self.marked * self.epochs}
+        return {**self.__dict__, "ratio": self.ratio}
 
     def __str__(self) -> str:
         found = ", ".join(f"{access} {bits:.0f}" for access, bits in self.bits.items())
         return (
-            f"training takes about {self.marked * self.epochs:.0f} s for {self.epochs} epochs, "
+            f"training takes about {self.marked:.0f} s for {self.epochs} epochs, "
             f"{self.ratio:.1f} times as long as without the mark\n"
             f"evidence after {self.pilot} epochs: {found} bits; longer training usually adds to it, "
             f"and {self.most:.0f} bits are the most its carriers can give"
@@ -60,7 +60,8 @@ def pilot_epochs(epochs: int) -> int:
 
 def pilot_total(task: Task, mark: Watermark, epochs: int, *, trained: bool = False) -> int:
     """How many epochs a preflight takes in all, with the mark and without."""
-    return pilot_epochs(epochs) * (1 + planned(task, mark, epochs, trained=trained) // epochs)
+    pilot = pilot_epochs(epochs)
+    return pilot + planned(task, mark, pilot, trained=trained)
 
 
 def preflight(
@@ -91,18 +92,18 @@ def preflight(
         twin = copy.deepcopy(model)
         start = time.perf_counter()
         train(twin, task, held, epochs=pilot, trained=trained, progress=tick, **options)
-        return (time.perf_counter() - start) / pilot, twin
+        return (time.perf_counter() - start) * epochs / pilot, twin
 
     options: dict[str, Any] = {"lr": lr, "seed": seed, "select": False}
     train(copy.deepcopy(model), task, epochs=1, **options)  # the first pass is always slow
     plain, unmarked = run(None)
-    first = 0.0
+    first = mark.function is not None and mark.memory is None and not trained  # the task alone
     if mark.function and mark.memory is None:
         mark = mark.remember(unmarked, task.data)
-        first = 0.0 if trained else plain  # the task is learnt alone first
     marked, twin = run(mark)
-    marked += first
+    marked += plain if first else 0.0
+    rounds = planned(task, mark, 1, trained=trained) + first
     bits = {str(r.access): mark.weigh(mark.read(twin, r.access)).bits() for r in mark.readings}
     perfect = null.log_p(mark.bits, mark.bits, mark.context["statistic"]).bits()
     most = perfect if mark.context["key"] == "keyed" else 0.0  # a plain key has no exact null
-    return Preflight(pilot, epochs, plain, marked, bits, most)
+    return Preflight(rounds * pilot, rounds * epochs, plain, marked, bits, most)

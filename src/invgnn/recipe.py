@@ -35,7 +35,7 @@ class Recipe:
     every     carriers ride in every so-many-th step only, with that many times the weight and, given a
               ratio, the share (all of them at most): cheaper than a few in every step, often learning less
     noise     weight noise under which the mark is trained, relative to the mean absolute weight
-    simulate  task-only steps simulated before the gradient of the mark is taken
+    simulate  steps without the mark, simulated before its gradient is taken
     penalty   weight of the squared gradient of the paper's head with respect to all parameters
     guard     what of the mark's gradient points against the task's is taken out of it (`guarded`)
     cap       with the guard: how many times as hard as the task the mark may pull at most (None: no limit)
@@ -43,7 +43,8 @@ class Recipe:
     lean      strength of the second channel: by how many nats the log-odds between the halves of the
               classes move for an input one standard deviation along the secret direction
     wait      steps on the task before the mark joins in, at most a fifth of all: what is learnt after the
-              task lies beside what the task needs, and fine-tuning on the task finds less to undo
+              task lies beside what the task needs, and fine-tuning on the task finds less to undo; none
+              where the mark comes `after` anyway
     after     where an epoch is a single step, and so steps are few, `train` teaches the mark after the
               task, in epochs in which the model keeps to the labels and to what it said before
     """

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from invgnn.batches import Collated, accuracy, batches, placed
 from invgnn.forward import call, politely, unwrap
-from invgnn.parallel import peers
+from invgnn.parallel import agree, peers
 from invgnn.randomness import seeded, undropped
 from invgnn.recipe import distillation_loss, guarded
 from invgnn.tasks import Task
@@ -50,7 +50,7 @@ class History:
             val_acc=self.val_acc + after.val_acc,
             loss=self.loss + after.loss,
             mark_loss=self.mark_loss + after.mark_loss,
-            best_epoch=len(self.loss) + after.best_epoch,
+            best_epoch=after.best_epoch + (len(self.loss) if after.best_epoch >= 0 else 0),
             best_val_acc=after.best_val_acc,
             test_acc=after.test_acc,
         )
@@ -209,6 +209,7 @@ class _Loop:
                 progress(epoch + 1, epochs)
         if best:
             model.load_state_dict(best)
+        agree(model)  # each process selects by statistics of its own
         model.eval()
         history.test_acc = accuracy(model, task, task.test, held)
         return history

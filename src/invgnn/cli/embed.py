@@ -33,7 +33,7 @@ Examples:
       -o acme.model
 """
 
-_EPOCHS = "Default: 100, or 20 with --start. A node task takes twice as many more for the mark."
+_EPOCHS = "Default: 100, or 20 with --start; without it, twice as many more on node tasks for the mark."
 
 
 @verb
@@ -83,8 +83,8 @@ def embed(
 ) -> Any:
     """Train a marked model, or mark a trained one.
 
-    The model learns its task and the mark together; then it is read once, so that you see what a
-    verdict on it would say. In your own training loop this is one line instead:
+    The model learns its task and the mark together, or, on node tasks, one after the other; then it is
+    read once, so that you see what a verdict on it would say. In your own training loop this is one line:
     loss = task_loss + mark.loss(model)
 
     For a mark with a second channel the model first learns its task alone, and in the end the mark's
