@@ -39,6 +39,7 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     from invgnn.carriers import Sampler
     from invgnn.edits import Distil, FineTune, Prune, Quantise
     from invgnn.errors import EditError
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.training import train
@@ -49,8 +50,8 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
     model = new_model(task, backbone, seed)
     train(model, task, seed=seed)
-    kept = Sampler(lenders=None)
-    mark = Watermark.draw(secret, task.data, access=levels, function=features, sampler=kept)
+    how: dict[str, Any] = {"sampler": Sampler(lenders=None), "recipe": Recipe(stiff=None)}
+    mark = Watermark.draw(secret, task.data, access=levels, function=features, **how)
     mark = mark.remember(model, task.data)
     channel = mark.channel(task.data)
 

@@ -46,7 +46,8 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     reference = Reference.of(task.data)
     plain = scheme.startswith("paper")
     kind: dict[str, Any] = {"key": "plain", "access": "perception"} if plain else {"access": "embedding"}
-    recipe = Recipe(beta=float(scheme.split()[-1]) if plain else 1.0, guard=False, wait=0, after=False)
+    beta = float(scheme.split()[-1]) if plain else 1.0
+    recipe = Recipe(beta=beta, guard=False, wait=0, after=False, stiff=None)
     owner, stranger = (
         Watermark.draw(
             Secret(stream.bytes(32)), reference, recipe=recipe, sampler=Sampler(lenders=None), **kind

@@ -80,7 +80,7 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
 
     model = new_model(task, parse_setting(setting)[1], seed)
     foreign = Secret(public_stream("somebody else", setting, seed).bytes(32))
-    mark, recipe = None, Recipe(after=False)
+    mark, recipe = None, Recipe(after=False, stiff=None)
     if kind == "marked by another":
         mark = Watermark.draw(foreign, reference, access=("embedding", "logits"), recipe=recipe)
     if "head" in kind:

@@ -69,7 +69,7 @@ def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
         with seeded(seed):
             attach_head(model, 64)
         secret = Secret(public_stream("somebody else", setting, seed).bytes(32))
-        recipe = Recipe(guard=False, wait=0, after=False)
+        recipe = Recipe(guard=False, wait=0, after=False, stiff=None)
         how: dict[str, Any] = {"key": "plain", "access": "perception", "sampler": KEPT}
         mark = Watermark.draw(secret, task.data, recipe=recipe, **how)
     train(model, task, mark, seed=seed, epochs=EPOCHS)

@@ -55,7 +55,7 @@ def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
 
     def draw(owner: int) -> Watermark:
         secret = Secret(public_stream(f"owner {owner}", SETTING, SEED).bytes(32))
-        recipe = Recipe(beta=BETA, guard=False, wait=0, after=False)
+        recipe = Recipe(beta=BETA, guard=False, wait=0, after=False, stiff=None)
         how: dict[str, Any] = {"access": "perception", "sampler": Sampler(lenders=None)}
         return Watermark.draw(secret, reference, m=M, key=key, recipe=recipe, **how)
 

@@ -79,7 +79,8 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
         changes["ratio"] = changes["ratio"][task.level]
     secret = Secret(public_stream("recipe study", setting).bytes(32))
     kept = Sampler(lenders=None)
-    mark = Watermark.draw(secret, task.data, m=m, recipe=Recipe(after=False, **changes), sampler=kept)
+    recipe = Recipe(after=False, stiff=None, **changes)
+    mark = Watermark.draw(secret, task.data, m=m, recipe=recipe, sampler=kept)
     model = new_model(task, backbone, SEED)
     start = time.perf_counter()
     history = train(model, task, None if variant == "unmarked" else mark, seed=SEED)

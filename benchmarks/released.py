@@ -57,7 +57,7 @@ def owned(setting: str, seed: int, owner: str = "owner") -> Owned:
     place = folder() / f"{setting}-{seed}-{owner}".replace("/", "-").replace(" ", "-")
     with _alone(place):
         if not place.with_suffix(".model").exists():
-            task, mark, model = begin(setting, seed, "alongside", owner)
+            task, mark, model = begin(setting, seed, "marked", owner)
             train(model, task, mark, seed=seed)
             mark.save(place.with_suffix(".mark"), insecure_no_passphrase=True, overwrite=True)
             save_model(place.with_suffix(".model"), model)

@@ -89,7 +89,7 @@ def _marked(setting: str) -> dict[str, Any]:
 
     def draw(owner: str) -> Watermark:
         secret = Secret(public_stream(owner, setting, SEED).bytes(32))
-        how: dict[str, Any] = {"sampler": Sampler(lenders=None), "recipe": Recipe(after=False)}
+        how: dict[str, Any] = {"sampler": Sampler(lenders=None), "recipe": Recipe(after=False, stiff=None)}
         return Watermark.draw(secret, reference, access=_access(setting), **how)
 
     mark, model = draw("owner"), new_model(task, backbone, SEED)

@@ -68,7 +68,8 @@ def radius(ax: Axes) -> None:
 
     task = load_task("Cora", 41)
     secret = Secret(public_stream("owner", "Cora/GCN", 41).bytes(32))
-    mark = Watermark.draw(secret, task.data, sampler=Sampler(lenders=None), recipe=Recipe(after=False))
+    recipe = Recipe(after=False, stiff=None)
+    mark = Watermark.draw(secret, task.data, sampler=Sampler(lenders=None), recipe=recipe)
     model = new_model(task, "GCN", 41)
     train(model, task, mark, seed=41)
     for sigma in (0.1, 0.3, 1.0):

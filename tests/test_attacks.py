@@ -27,6 +27,7 @@ from invgnn.attacks import (
     KDKill,
     Overwrite,
     Serve,
+    Soften,
     Unlearn,
     ZeroHead,
     extract,
@@ -40,8 +41,7 @@ from invgnn.attacks.scrub import use
 from invgnn.attacks.unlearn import neutral
 from invgnn.batches import accuracy
 from invgnn.edits import FineTune, PermuteUnits, PruneChannels, RescaleUnits
-from invgnn.edits.layers import last_layer, scores
-from invgnn.edits.units import hidden_units
+from invgnn.edits.layers import last_layer, scores, some_inputs
 from invgnn.errors import EditError, ParameterError, SuspectError
 from invgnn.forward import observe, to_batch
 from invgnn.graphs import Graphs
@@ -51,10 +51,11 @@ from invgnn.reading import Reading, pooled
 from invgnn.tasks import new_model
 from invgnn.testing import check_edit
 from invgnn.training import train
+from invgnn.units import hidden_units
 from invgnn.verdict import verify
 
 ATTACKS = [
-    *(ChannelScrub(0.3), ZeroHead(), ZeroHead("perception"), KDKill(epochs=1), FTClean(1)),
+    *(ChannelScrub(0.3), ZeroHead(), ZeroHead("perception"), KDKill(epochs=1), FTClean(1), Soften(1)),
     *(Overwrite(m=8, epochs=1), Unlearn(2, 8, epochs=1)),
     *(Extract(0.5, epochs=1), Extract(1.0, "labels", student="half", epochs=1)),
     *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(noise=0.5, digits=3)),
@@ -166,7 +167,7 @@ def test_use_is_what_the_next_layer_takes_in(web):
     weights = np.abs(model.convs[1].lin.weight.detach().double().numpy())
     wanted = np.mean([row * inside / (row @ inside) for row in weights], axis=0)
     with torch.no_grad():
-        found = use(hidden_units(model, web)[0], model, web)
+        found = use(hidden_units(model, some_inputs(web))[0], model, web)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)
 
 
@@ -175,7 +176,7 @@ def test_scrubbing_cannot_be_misled_by_scale(backbone, both):
     model = new_model(both, backbone, 0, hidden_channels=8).eval()
     masks = []
     for given in (model, RescaleUnits(50)(model, both)):
-        units = hidden_units(ChannelScrub(0.4)(given, both), both)
+        units = hidden_units(ChannelScrub(0.4)(given, both), some_inputs(both))
         masks.append([(layer.makers[0] == 0).all(1).tolist() for layer in units])
     assert masks[0] == masks[1]
     assert all(sum(mask) == max(1, int(0.4 * len(mask))) for mask in masks[0])

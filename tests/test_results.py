@@ -84,7 +84,7 @@ def test_marks_are_read_everywhere_and_unmarked_twins_are_silent():
     assert len(settings) >= 12
     for r in kept:
         bits = [float(r[f"{a}_bits"]) for a in ("embedding", "logits", "labels") if r[f"{a}_bits"]]
-        if r["kind"] == "unmarked":
+        if r["kind"] in ("unmarked", "longer"):
             assert max(bits) < 15, r
         elif r["edit"] == "unedited":
             assert max(bits) > 20, r  # by one reading at least

@@ -63,7 +63,7 @@ def test_where_an_epoch_is_a_step_the_mark_comes_after_the_task(motifs, web, dra
         told.append((done, total))
         states.append(copy.deepcopy(model.state_dict()))
 
-    mark = draw(level, m=16)
+    mark = draw(level, m=16, recipe=Recipe(stiff=None))
     history = train(model, task, mark, epochs=6, progress=tell, **size)
     assert told == [(done, 18) for done in range(1, 19)]
     assert (history.loss[:6], history.val_acc[:6]) == (alone.loss, alone.val_acc)
@@ -149,7 +149,7 @@ def test_with_a_mark_the_last_quarter_is_eligible(motifs, draw, monkeypatch, mar
     def remember(*_):
         states.append(copy.deepcopy(model.state_dict()))
 
-    mark = draw(recipe=Recipe(after=False)) if marked else None
+    mark = draw(recipe=Recipe(after=False, stiff=None)) if marked else None
     history = train(model, motifs, mark, epochs=epochs, progress=remember)
     assert (history.best_epoch, history.best_val_acc, history.test_acc) == (best, scores[best], 0.123)
     assert history.val_acc == scores

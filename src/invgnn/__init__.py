@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from invgnn.recipe import Recipe as Recipe
     from invgnn.report import write_report as write_report
     from invgnn.secret import Secret as Secret
+    from invgnn.stiffness import stiffen as stiffen
     from invgnn.tasks import Task as Task
     from invgnn.tasks import load_task as load_task
     from invgnn.tasks import new_model as new_model
@@ -49,6 +50,7 @@ _HOMES = {
     "load_task": "tasks",
     "new_model": "tasks",
     "save_model": "models",
+    "stiffen": "stiffness",
     "train": "training",
     "verify": "verdict",
     "write_report": "report",

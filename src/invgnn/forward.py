@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -255,6 +255,24 @@ def _run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
     except Exception as error:  # the user's own, with its traceback; only the advice is ours
         error.add_note(f"invgnn ran this model on carriers: {ADVICE}")
         raise
+
+
+@torch.no_grad()
+def executed(
+    model: nn.Module, modules: Iterable[nn.Module], batch: Any, forward: Forward | None = None
+) -> list[nn.Module]:
+    """Those of the modules that a forward pass calls, in order, once per call."""
+    called: list[nn.Module] = []
+    handles: list[Any] = []
+    try:
+        for each in modules:
+            handles.append(each.register_forward_hook(lambda module, *_: called.append(module)))
+        with politely(model):
+            observe(model, batch, None, forward)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return called
 
 
 @contextmanager

@@ -47,6 +47,8 @@ class Recipe:
               where the mark comes `after` anyway
     after     where an epoch is a single step, and so steps are few, `train` teaches the mark after the
               task, in epochs in which the model keeps to the labels and to what it said before
+    stiff     how large `train` leaves the weights before norms, against fresh ones: the same function, slow
+              to turn in fine-tuning (`stiffness.stiffen`); None leaves them as they are
     """
 
     loss: Loss = "logistic"
@@ -64,6 +66,7 @@ class Recipe:
     lean: float = 1.0
     wait: int = 20
     after: bool = True
+    stiff: float | None = 64.0
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
@@ -83,6 +86,8 @@ class Recipe:
             raise ParameterError("simulate, extra and wait are numbers of steps", "give whole numbers")
         if type(self.every) is not int or self.every < 1:
             raise ParameterError(f"every={self.every!r} is no number of steps", "1 is every step")
+        if self.stiff is not None and not 0 < self.stiff <= 1e3:
+            raise ParameterError(f"stiff={self.stiff} is not in (0, 1000]", "use 64, or None")
         if self.cap is not None and not (self.guard and self.cap > 0):
             raise ParameterError("a cap is positive and needs the guard", "1: never harder than the task")
         if self.joint and (self.noise or self.simulate):

@@ -29,6 +29,7 @@ from invgnn.recipe import (
     perception_loss,
     standardise,
 )
+from invgnn.stiffness import stiffen
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -223,6 +224,9 @@ def refresh(
             if progress:
                 progress(epoch + 1, epochs)
         student.eval()
+        if mark.recipe.stiff is not None:
+            carriers = to_batch(mark.carriers, weight_of(student))
+            stiffen(student, carriers, mark.recipe.stiff, mark.forward)
 
 
 def _measure(batches: Collection[Any]) -> tuple[int, int | None]:

@@ -13,11 +13,11 @@ from torch_geometric.data import Batch, Data
 
 from invgnn.edits import Edit
 from invgnn.edits.layers import scores
-from invgnn.edits.units import TOLERANCE, difference
 from invgnn.errors import ParameterError
 from invgnn.models import Level
 from invgnn.randomness import seeded
 from invgnn.tasks import Task, motif_task, new_model
+from invgnn.units import TOLERANCE, difference
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from invgnn.batches import Collated, accuracy, batches, placed
-from invgnn.forward import call, politely, unwrap
+from invgnn.forward import call, politely, to_batch, unwrap, weight_of
 from invgnn.parallel import agree, peers
 from invgnn.randomness import seeded, undropped
 from invgnn.recipe import distillation_loss, guarded
+from invgnn.stiffness import soften, stiffen
 from invgnn.tasks import Task
 
 if TYPE_CHECKING:  # edits train too, and must not be able to reach a mark
@@ -82,6 +83,9 @@ def train(
     A mark with a second channel needs a model that knows the task, and `mark.remember(model, task.data)`:
     it is then taught not the labels but the scores it gave before, leaning, and without dropout: there is
     no noise in them to fit.
+
+    A marked model is left stiff (`recipe.stiff`): the same function, slow to be trained on. One that comes
+    in stiff is made soft before it learns a mark.
     """
     total = planned(task, mark, epochs, batch_size, trained=trained)
     loop = _Loop(model, placed(task, model), lr, weight_decay, batch_size, seed, select)
@@ -94,17 +98,22 @@ def train(
     if mark is None:
         return loop.run(epochs, None, None, tell)
     loop.check(mark)
+    carriers = to_batch(mark.carriers, weight_of(unwrap(model)))  # what `mark.forward` surely understands
+    soften(model, carriers, mark.forward)
     mark = _changed(mark, wait=0) if trained else mark
     if mark.function is not None:
         lessons = _Lessons(loop.leaning(mark.channel(task.data)))
         with undropped():
-            return loop.run(epochs, mark, lessons, tell)
-    if not _apart(task, mark, batch_size):
-        return loop.run(epochs, mark, None, tell)
-    if not trained:
-        before = loop.run(epochs, None, None, tell)
-    lessons = _Lessons(loop.scores(), loop.labels)
-    return before.then(loop.run(total - len(before.loss), _changed(mark, wait=0), lessons, tell))
+            history = loop.run(epochs, mark, lessons, tell)
+    elif not _apart(task, mark, batch_size):
+        history = loop.run(epochs, mark, None, tell)
+    else:
+        before = before if trained else loop.run(epochs, None, None, tell)
+        lessons = _Lessons(loop.scores(), loop.labels)
+        history = loop.run(total - len(before.loss), _changed(mark, wait=0), lessons, tell)
+    if mark.recipe.stiff is not None:
+        stiffen(model, carriers, mark.recipe.stiff, mark.forward)
+    return before.then(history)
 
 
 def planned(

@@ -9,6 +9,7 @@ from invgnn.attacks.overwrite import Overwrite
 from invgnn.attacks.registry import find_attacks, suite
 from invgnn.attacks.scrub import ChannelScrub
 from invgnn.attacks.serve import Endpoint, Serve
+from invgnn.attacks.soften import Soften
 from invgnn.attacks.unlearn import Unlearn
 from invgnn.attacks.zero import ZeroHead
 
@@ -22,6 +23,7 @@ __all__ = [
     "KDKill",
     "Overwrite",
     "Serve",
+    "Soften",
     "Unlearn",
     "ZeroHead",
     "find_attacks",

@@ -16,6 +16,7 @@ from invgnn.attacks.kdkill import KDKill
 from invgnn.attacks.overwrite import Overwrite
 from invgnn.attacks.scrub import ChannelScrub
 from invgnn.attacks.serve import Serve
+from invgnn.attacks.soften import Soften
 from invgnn.attacks.unlearn import Unlearn
 from invgnn.attacks.zero import ZeroHead
 from invgnn.edits import Edit
@@ -33,6 +34,7 @@ def suite(*licensed: nn.Module) -> list[Attack]:
         *(ZeroHead(head) for head in ("last", "perception")),
         KDKill(),
         *(FTClean(epochs) for epochs in (20, 100)),
+        Soften(),
         *(Overwrite(epochs=epochs) for epochs in (20, 100)),
         *(Unlearn(epochs=epochs) for epochs in (20, 100)),
         *(Extract(share) for share in (0.1, 0.5, 1.0)),

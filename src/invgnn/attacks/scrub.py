@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.attacks.attack import Attack, Knowledge
-from invgnn.edits.layers import scores
-from invgnn.edits.units import Units, hidden_units
+from invgnn.edits.layers import scores, some_inputs
 from invgnn.errors import EditError, ParameterError
 from invgnn.tasks import Task
+from invgnn.units import Units, hidden_units
 
 
 class ChannelScrub(Attack):
@@ -32,7 +32,7 @@ class ChannelScrub(Attack):
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Measure every layer first, then silence: a silent layer would make the next look idle."""
-        layers = hidden_units(model, task)
+        layers = hidden_units(model, some_inputs(task))
         uses = [use(units, model, task) for units in layers]
         for units, used in zip(layers, uses, strict=True):
             idle = used.argsort(stable=True)[: max(1, int(self.share * len(units)))]

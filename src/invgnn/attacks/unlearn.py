@@ -12,12 +12,13 @@ from torch.nn.functional import cross_entropy
 from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.attacks.rival import accesses, own_marks
 from invgnn.batches import Collated, batches
-from invgnn.edits.layers import all_learn
+from invgnn.edits.layers import all_learn, some_inputs
 from invgnn.errors import ParameterError
 from invgnn.forward import call, observe, politely, to_batch, weight_of
 from invgnn.graphs import Graphs
 from invgnn.reading import Observation, Reading, pooled
 from invgnn.recipe import guarded
+from invgnn.stiffness import soften
 from invgnn.tasks import Task
 
 SHARE = 128
@@ -54,6 +55,7 @@ class Unlearn(Attack):
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """A step on the task and on some carrier-like and ordinary graphs together, batch by batch."""
+        soften(model, some_inputs(task))  # whoever knows how marks are taught knows of this too
         marks = own_marks(model, task, self.secrets, self.m, self.seed)
         asked = Graphs.concat([*(mark.carriers for mark in marks), *(mark.ordinary for mark in marks)])
         wanted = neutral(model, asked, [Reading(a) for a in accesses(model, task)], self.secrets * self.m)

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from invgnn.edits.edit import Edit
-from invgnn.edits.units import hidden_units
+from invgnn.edits.layers import some_inputs
 from invgnn.errors import ParameterError
 from invgnn.tasks import Task
+from invgnn.units import hidden_units
 
 
 class PruneChannels(Edit):
@@ -25,7 +26,7 @@ class PruneChannels(Edit):
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Rank units by the Euclidean norm of their rows, layer by layer."""
-        for units in hidden_units(model, task):
+        for units in hidden_units(model, some_inputs(task)):
             strength = torch.cat([w for w in units.makers if w.dim() == 2], dim=1).norm(dim=1)
             weak = strength.argsort()[: max(1, int(self.share * len(units)))]
             for value in (*units.makers, *units.sizes):

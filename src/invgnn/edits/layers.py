@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from invgnn.errors import EditError
-from invgnn.forward import call, politely, weighted
+from invgnn.forward import call, executed, politely, weighted
 from invgnn.tasks import Task
 
 
@@ -29,21 +28,9 @@ def scores(model: nn.Module, task: Task) -> Tensor:
         return call(model, some_inputs(task))
 
 
-def executed(model: nn.Module, modules: Iterable[nn.Module], task: Task) -> list[nn.Module]:
-    """Those of the modules that a forward pass calls, in order, once per call."""
-    called: list[nn.Module] = []
-    handles = [m.register_forward_hook(lambda module, *_: called.append(module)) for m in modules]
-    try:
-        scores(model, task)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return called
-
-
 def last_layer(model: nn.Module, task: Task) -> nn.Module:
     """The convolution or linear map that runs last: the head of a graph model, a node model's last hop."""
-    called = executed(model, weighted(model), task)
+    called = executed(model, weighted(model), some_inputs(task))
     if not called or called[-1] is model:
         raise EditError(
             "the model has no layer of its own that could be called its last",

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from invgnn.edits.edit import Edit
-from invgnn.edits.layers import scores
-from invgnn.edits.units import hidden_units, require_same_scores
+from invgnn.edits.layers import scores, some_inputs
 from invgnn.tasks import Task
+from invgnn.units import hidden_units, require_same_scores
 
 
 class PermuteUnits(Edit):
@@ -26,7 +26,7 @@ class PermuteUnits(Edit):
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Shuffle what makes a unit and what takes it in alike."""
         before = scores(model, task)
-        for units in hidden_units(model, task):
+        for units in hidden_units(model, some_inputs(task)):
             order = torch.randperm(len(units))
             for value in (*units.makers, *units.norms):
                 value.copy_(value[order])

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from invgnn.edits.edit import Edit
-from invgnn.edits.layers import scores
-from invgnn.edits.units import hidden_units, require_same_scores
+from invgnn.edits.layers import scores, some_inputs
 from invgnn.errors import ParameterError
 from invgnn.tasks import Task
+from invgnn.units import hidden_units, require_same_scores
 
 
 class RescaleUnits(Edit):
@@ -33,7 +33,7 @@ class RescaleUnits(Edit):
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Scale what a unit is proportional to, and inversely what takes it in."""
         before = scores(model, task)
-        for units in hidden_units(model, task):
+        for units in hidden_units(model, some_inputs(task)):
             by = torch.exp(math.log(self.factor) * (2 * torch.rand(len(units)) - 1))
             for value in units.sizes:
                 value.mul_(by if value.dim() == 1 else by[:, None])

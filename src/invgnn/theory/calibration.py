@@ -160,7 +160,7 @@ class _Work:
 
 def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
     key: Any = "plain" if plan.access == "perception" else "keyed"
-    recipe = Recipe(loss="mse", guard=False, wait=0, after=False)
+    recipe = Recipe(loss="mse", guard=False, wait=0, after=False, stiff=None)
     secret = Secret(public_stream("calibration", setting, plan.seed).bytes(32))
     return Watermark.draw(secret, reference, m=plan.m, access=plan.access, key=key, recipe=recipe)
 

@@ -1,18 +1,18 @@
-"""Hidden units: what makes them, what takes them in, and models for which we know."""
+"""Layers and hidden units: what makes them, what takes them in, and models for which we know."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch_geometric.nn import LayerNorm, Linear, MessagePassing
 
-from invgnn.edits.layers import executed
 from invgnn.errors import EditError
-from invgnn.tasks import Task
+from invgnn.forward import Forward, executed
 
 TOLERANCE = 1e-5
 _ADVICE = (
@@ -42,27 +42,33 @@ class Units:
         return len(self.makers[0])
 
 
-def hidden_units(model: nn.Module, task: Task) -> list[Units]:
+def hidden_units(model: nn.Module, inputs: Any) -> list[Units]:
     """The layers of hidden units from input to scores; refuses a model that is no such stack."""
-    stages = executed(model, _parts(model), task)
-    strange = [type(stage).__name__ for stage in stages if not (_is_map(stage) or isinstance(stage, NORMS))]
-    if strange:
-        raise EditError(f"the hidden units of a {', '.join(sorted(set(strange)))} are unknown", _ADVICE)
-    maps = [place for place, stage in enumerate(stages) if _is_map(stage)]
+    found = stages(model, inputs)
+    maps = [place for place, stage in enumerate(found) if is_map(stage)]
     if len(maps) < 2:
         raise EditError(
             "the model is one linear map of its propagated features and has no hidden units",
             "there is nothing here to permute, rescale or cut out",
         )
-    return [_between(stages[a], stages[a + 1 : b], stages[b]) for a, b in pairwise(maps)]
+    return [_between(found[a], found[a + 1 : b], found[b]) for a, b in pairwise(maps)]
 
 
-def _parts(module: nn.Module) -> list[nn.Module]:
+def stages(model: nn.Module, inputs: Any, forward: Forward | None = None) -> list[nn.Module]:
+    """The maps and norms that a batch of inputs passes, in order; refuses a model with anything else."""
+    found = executed(model, layers_of(model), inputs, forward)
+    strange = [type(stage).__name__ for stage in found if not (is_map(stage) or isinstance(stage, NORMS))]
+    if strange:
+        raise EditError(f"the hidden units of a {', '.join(sorted(set(strange)))} are unknown", _ADVICE)
+    return found
+
+
+def layers_of(module: nn.Module) -> list[nn.Module]:
     """The outermost modules that are maps or norms, or hold parameters of their own."""
     own = any(p.numel() > 1 for p in module.parameters(recurse=False))
-    if own or _is_map(module) or isinstance(module, NORMS):
+    if own or is_map(module) or isinstance(module, NORMS):
         return [module]
-    return list(chain.from_iterable(_parts(child) for child in module.children()))
+    return list(chain.from_iterable(layers_of(child) for child in module.children()))
 
 
 def _linears(module: nn.Module) -> list[nn.Module]:
@@ -72,7 +78,7 @@ def _linears(module: nn.Module) -> list[nn.Module]:
     return [m for m in chain(module.children(), *lists) if isinstance(m, LINEAR)]
 
 
-def _is_map(module: nn.Module) -> bool:
+def is_map(module: nn.Module) -> bool:
     """Linear in its input: a linear map, or a convolution with nothing but such maps and a bias."""
     if isinstance(module, LINEAR):
         return True
@@ -81,14 +87,20 @@ def _is_map(module: nn.Module) -> bool:
     return isinstance(module, MessagePassing) and bool(linears) and {*map(id, module.parameters())} <= held
 
 
-def _weights(module: nn.Module) -> list[Tensor]:
+def weights_of(module: nn.Module) -> list[Tensor]:
+    """The matrices of a map, one row per unit it makes."""
     return [torch.as_tensor(linear.weight) for linear in _linears(module)]
 
 
+def biases_of(module: nn.Module) -> list[Tensor]:
+    """What a map adds to the units it makes."""
+    return [p for p in module.parameters() if p.dim() == 1]
+
+
 def _between(first: nn.Module, norms: list[nn.Module], then: nn.Module) -> Units:
-    makers, takers = _weights(first), _weights(then)
+    makers, takers = weights_of(first), weights_of(then)
     width = len(makers[0])
-    makers += [p for p in first.parameters() if p.dim() == 1]
+    makers += biases_of(first)
     held = [t for norm in norms for t in chain(norm.parameters(), norm.buffers()) if t.dim() == 1]
     sizes: list[Tensor] = [p for p in norms[-1].parameters() if p.dim() == 1] if norms else makers
     lengths = {len(t) for t in (*makers, *held)} | {t.shape[1] for t in takers}
