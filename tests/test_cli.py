@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch_geometric.data import Batch
 from typer.testing import CliRunner
 
 from invgnn import files, tasks
 from invgnn.cli import app
 from invgnn.models import GIN, load_model, save_model
 from invgnn.secret import Secret
+from invgnn.stiffness import stiffness
 from invgnn.watermark import Watermark
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
@@ -339,6 +341,10 @@ def test_embed_into_a_trained_model(made, tmp_path):
     folder, _ = made
     common = ("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "1")
     run(*common, "--start", folder / "other.model", "-o", tmp_path / "b.model")
+    run(*common, "--start", folder / "other.model", "-o", tmp_path / "soft.model", "--soft")
+    inputs = Batch.from_data_list(tasks.load_task("BA-2motif", 41).graphs[:8])
+    sizes = [stiffness(load_model(tmp_path / f"{name}.model"), inputs) for name in ("b", "soft")]
+    assert sizes[0] > 20 > 4 > sizes[1]
     save_model(tmp_path / "wide.model", GIN(7, 64, 3, 2))
     told = refuse(
         *common, "--start", tmp_path / "wide.model", "-o", tmp_path / "c.model", error="ParameterError"

@@ -67,6 +67,14 @@ def embed(
             metavar="WEIGHT", help="Weight of the mark's loss beside the task's. Default: the mark's."
         ),
     ] = None,
+    soft: Annotated[
+        bool,
+        typer.Option(
+            "--soft",
+            help="Leave weights before norms as small as training left them, for customers who fine-tune; "
+            "less of the mark outlasts it.",
+        ),
+    ] = False,
     seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
     ] = 41,
@@ -85,7 +93,8 @@ def embed(
 
     The model learns its task and the mark together, or, on node tasks, one after the other; then it is
     read once, so that you see what a verdict on it would say. In your own training loop this is one line:
-    loss = task_loss + mark.loss(model)
+    loss = task_loss + mark.loss(model). A model with norms is left stiff: the same function with large
+    weights, which fine-tuning turns less.
 
     For a mark with a second channel the model first learns its task alone, and in the end the mark's
     file is written anew: from then on it remembers what the model said before it was marked. Back it
@@ -113,8 +122,8 @@ def embed(
     name, backbone = parse_setting(task)
     held = Watermark.load(mark, passphrase)
     drawn = held.recipe
-    if beta is not None:
-        held = held.replace(recipe=replace(held.recipe, beta=beta))
+    chosen = ({} if beta is None else {"beta": beta}) | ({"stiff": None} if soft else {})
+    held = held.replace(recipe=replace(held.recipe, **chosen))
     loaded = load_task(name, seed)
     _check_mark(held, loaded, mark)
     model = new_model(loaded, backbone, seed)
