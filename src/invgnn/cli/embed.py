@@ -122,8 +122,10 @@ def embed(
     name, backbone = parse_setting(task)
     held = Watermark.load(mark, passphrase)
     drawn = held.recipe
-    chosen = ({} if beta is None else {"beta": beta}) | ({"stiff": None} if soft else {})
-    held = held.replace(recipe=replace(held.recipe, **chosen))
+    if beta is not None:
+        held = held.replace(recipe=replace(held.recipe, beta=beta))
+    if soft:
+        held = held.replace(recipe=replace(held.recipe, stiff=None))
     loaded = load_task(name, seed)
     _check_mark(held, loaded, mark)
     model = new_model(loaded, backbone, seed)
