@@ -89,14 +89,14 @@ class _Stack:
     def size(self) -> float:
         """The geometric mean over matrices of their size against that of torch's usual fresh weights."""
         weights = [w for maps, _ in self.runs for stage in maps for w in weights_of(stage)]
-        ratios = [float(w.detach().double().square().mean()) * 3 * w.shape[1] for w in weights]
+        ratios = [float(_precise(w).square().mean()) * 3 * w.shape[1] for w in weights]
         return math.exp(sum(map(math.log, ratios)) / len(ratios) / 2)
 
     def room(self) -> float:
         """The factor by which weights may grow until what some norm keeps is too large."""
         found: list[float] = []
         for maps, norm in self.runs:
-            mean, var = (max(1e-30, float(kept.double().abs().max())) for kept in _statistics(norm))
+            mean, var = (max(1e-30, float(_precise(kept).abs().max())) for kept in _statistics(norm))
             if maps:
                 found.append(min(LARGEST / mean, math.sqrt(LARGEST / var)) ** (1 / len(maps)))
         return min(found)
@@ -147,10 +147,16 @@ def _absorb(norm: _BatchNorm, scale: float) -> None:
     The small number that a norm adds to a variance does not grow with it: its weight makes up for that.
     """
     mean, var = _statistics(norm)
-    wide = var.double()
-    norm.weight.mul_(((wide + norm.eps / scale**2) / (wide + norm.eps)).sqrt().to(norm.weight.dtype))
+    wide = _precise(var)
+    lost = ((wide + norm.eps / scale**2) / (wide + norm.eps)).sqrt()
+    norm.weight.mul_(lost.to(norm.weight.dtype).to(norm.weight.device))
     mean.mul_(scale)
     var.mul_(scale**2)
+
+
+def _precise(values: Tensor) -> Tensor:
+    """On the CPU: some devices have no double precision."""
+    return values.detach().cpu().double()
 
 
 def _multiply(values: Iterable[Tensor], factor: float) -> None:
@@ -176,7 +182,7 @@ def _scores(model: nn.Module, inputs: Any, forward: Forward | None) -> Tensor:
 
 def _agree(before: Tensor, after: Tensor) -> bool:
     rounding = 32 * torch.finfo(before.dtype).eps
-    before, after = before.double(), after.double()
+    before, after = _precise(before), _precise(after)
     spread = (before - before.mean(0)).abs().max()
     return bool((before - after).abs().max() <= TOLERANCE * spread + rounding * before.abs().max())
 
