@@ -116,3 +116,21 @@ def test_what_models_do_not_see_is_no_hindrance(draw, motifs):
 def test_the_loss_comes_after_the_pass(draw):
     with pytest.raises(SuspectError, match="no forward pass"):
         draw().mix(pair(x=torch.ones(2, 4))).loss()
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_a_step_that_is_nobodys_turn_is_the_tasks_own(draw, tasks, level):
+    """The very batch, one plain call of the model, no hook, and a loss that teaches nothing."""
+    mark, task = draw(level, recipe=Recipe(every=3)), tasks[level]
+    batch = Batch.from_data_list(task.graphs[:16]) if level == "graph" else task.graphs[0]
+    model = new_model(task, "GIN", 0, hidden_channels=8).eval()
+    joint = mark.mix(batch, step=1)
+    assert joint.batch is batch
+    with pytest.raises(SuspectError, match="no forward pass"):
+        joint.loss()
+    said = joint(model)
+    assert said.equal(model(batch.x, batch.edge_index, batch.batch))
+    assert joint.loss().item() == 0
+    loss = said.sum()
+    assert joint.guard(loss) is loss
+    assert mark.mix(batch, step=3).batch.num_nodes > batch.num_nodes

@@ -12,7 +12,7 @@ from torch_geometric.data import Batch
 from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
 
 from invgnn.errors import SuspectError
-from invgnn.forward import parts_of, to_batch
+from invgnn.forward import parts_of, to_batch, weighted
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
 from invgnn.query import digest_model, without_gaps
@@ -534,3 +534,16 @@ def test_digest_sees_every_parameter_and_buffer(motifs):
             value.view(-1)[0] += 1
         known.add(digest_model(model))
     assert len(known) == 3
+
+
+def test_layers_with_weights_are_the_outermost_each_once():
+    """A map inside a convolution is the convolution's, unless the model had it before."""
+    conv, shared, own = GATConv(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+    norm = nn.BatchNorm1d(4)  # weights, but no matrix
+    plain = nn.Sequential(nn.Sequential(own, norm), conv)
+    assert weighted(plain) == [own, conv]
+    conv.extra = shared
+    assert weighted(nn.Sequential(conv, norm, shared)) == [conv]
+    assert weighted(nn.Sequential(shared, conv, shared)) == [shared, conv]
+    assert weighted(nn.ModuleList([norm, nn.ModuleDict({"none": nn.Identity()})])) == []
+    assert weighted(own) == [own]

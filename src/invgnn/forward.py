@@ -193,13 +193,20 @@ def _first_tensor(values: Any) -> Tensor | None:
 def weighted(core: nn.Module) -> list[nn.Module]:
     """Outermost modules that hold a weight matrix: linear maps and whole convolutions."""
     found: list[nn.Module] = []
-    inside: set[nn.Module] = set()
-    for module in parts_of(core):
-        own = any(p is not None and p.dim() >= 2 for p in module._parameters.values())
-        if module in inside or not (own or isinstance(module, MessagePassing)):
-            continue
-        found.append(module)
-        inside.update(parts_of(module))
+    known: set[nn.Module] = set()
+
+    def enter(part: nn.Module) -> None:
+        own = any(p is not None and p.dim() >= 2 for p in part._parameters.values())
+        if own or isinstance(part, MessagePassing):
+            found.append(part)
+            known.update(parts_of(part))
+            return
+        known.add(part)
+        for inner in part._modules.values():
+            if inner is not None and inner not in known:
+                enter(inner)
+
+    enter(core)
     return found
 
 
@@ -241,13 +248,14 @@ def observe(
     _require_weights(parts)
     with uncached(parts):
         if layer is None:
-            return Observation(_run(model, batch, forward), None, batch)
+            return Observation(run(model, batch, forward), None, batch)
         with watching(model, layer) as hidden:
-            scores = _run(model, batch, forward)
+            scores = run(model, batch, forward)
             return Observation(scores, hidden(), batch)
 
 
-def _run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
+def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
+    """A model's scores, as its own `forward` or the user's has them."""
     try:
         return one_tensor((forward or call)(model, batch))
     except InvgnnError:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, ParameterError, SuspectError
-from invgnn.forward import as_batch, observe, to_batch, unwrap
+from invgnn.forward import as_batch, observe, run, to_batch, unwrap
 from invgnn.graphs import Graphs
 from invgnn.parallel import peers
 from invgnn.reading import Observation
@@ -36,27 +36,14 @@ class Joint:
 
     def __init__(self, mark: Watermark, task: Any, turn: Turn) -> None:
         self.mark, self.carriers = mark, turn.carriers
-        lost = _lost(task)
-        if lost:
-            raise DataError(
-                f"the task batch has {', '.join(lost)} and carriers have none to mix in",
-                "use loss = task_loss + mark.loss(model) with a forward= that supplies it, or delete it "
-                "from the batch if the model does not use it",
-            )
-        if task.x is None:
-            raise DataError(
-                "the task batch has no node features to mix carriers into",
-                "use loss = task_loss + mark.loss(model), or give the graphs features",
-            )
-        if mark.carriers.x is None:
-            raise DataError("the carriers have no node features", "draw the mark from graphs with features")
-        self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
-        self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
-        if not len(self.carriers):
-            self.batch = task
+        self.batch = task
+        if not len(self.carriers):  # nobody's turn: the step is the task's, and costs what that costs
             return
+        _check(mark, task)
+        self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
+        self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
         riders = _riders(mark, turn.order, task.x)
         parts = [riders.part(turn.first, turn.last, self.nodes, self.tasks)]
         if not self.alone:  # task graphs are ordinary inputs too
@@ -66,8 +53,11 @@ class Joint:
 
     def __call__(self, model: nn.Module) -> Tensor:
         """One forward over task inputs and carriers; returns the scores of the task inputs only."""
-        layer = self.mark.layer if len(self.carriers) else None
-        seen = observe(model, self.batch, layer, self.mark.forward)
+        if not len(self.carriers):
+            scores = run(model, self.batch, self.mark.forward)
+            self.seen = Observation(scores, None, self.batch), unwrap(model)
+            return scores
+        seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
         rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
@@ -89,6 +79,24 @@ class Joint:
             return task_loss
         parameters = self.seen[1].parameters() if self.seen else ()
         return guarded(task_loss, mark_loss, parameters, self.mark.recipe.cap, self.peers)
+
+
+def _check(mark: Watermark, task: Any) -> None:
+    """Whether carriers can ride in a task batch at all."""
+    lost = _lost(task)
+    if lost:
+        raise DataError(
+            f"the task batch has {', '.join(lost)} and carriers have none to mix in",
+            "use loss = task_loss + mark.loss(model) with a forward= that supplies it, or delete it "
+            "from the batch if the model does not use it",
+        )
+    if task.x is None:
+        raise DataError(
+            "the task batch has no node features to mix carriers into",
+            "use loss = task_loss + mark.loss(model), or give the graphs features",
+        )
+    if mark.carriers.x is None:
+        raise DataError("the carriers have no node features", "draw the mark from graphs with features")
 
 
 def _lost(task: Any) -> list[str]:
