@@ -19,7 +19,7 @@ from invgnn.errors import SuspectError
 from invgnn.perception import attach_head
 from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
-from invgnn.training import planned, simulated_steps, train, weight_noise
+from invgnn.training import History, planned, simulated_steps, train, weight_noise
 from invgnn.verdict import verify
 
 
@@ -116,6 +116,27 @@ def test_after_the_task_a_model_keeps_to_labels_and_to_its_scores(motifs, web, d
     wanted = apart - 0.5 * said.log_softmax(-1)[torch.arange(len(said)), held.y][rows].mean()
     assert apart > 1e-4
     assert seen.loss[3] == pytest.approx(float(wanted), rel=1e-4)
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+def test_a_model_that_still_learns_is_taught_by_labels_alone(web, draw, monkeypatch, unfinished):
+    """The first step's loss after the task, reckoned by hand from what the task's epochs left."""
+    monkeypatch.setattr(History, "unfinished", property(lambda self: bool(self.loss) and unfinished))
+    twin, model = (new_model(web, "SGC", 0) for _ in range(2))  # no dropout
+    train(twin, web, epochs=5)
+    seen = train(model, web, draw("node", access="logits"), epochs=5)
+    data = web.graphs[0]
+    said = twin.eval()(data.x, data.edge_index).detach()
+    wanted = cross_entropy(said[web.train], data.y[web.train])
+    assert seen.loss[5] == pytest.approx(float(wanted) * (1 if unfinished else 0.5), rel=1e-4)
+
+
+def test_unfinished_is_who_was_best_in_the_last_tenth():
+    assert not History().unfinished
+    for best in range(20):
+        history = History(val_acc=[0.9 if epoch == best else 0.5 for epoch in range(20)])
+        assert history.unfinished == (best >= 18)
+    assert not History(val_acc=[0.9] * 20).unfinished  # as good from the first epoch on
 
 
 def test_the_best_validation_epoch_is_kept(motifs):

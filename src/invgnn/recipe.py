@@ -46,7 +46,8 @@ class Recipe:
               task lies beside what the task needs, and fine-tuning on the task finds less to undo; none
               where the mark comes `after` anyway
     after     where an epoch is a single step, and so steps are few, `train` teaches the mark after the
-              task, in epochs in which the model keeps to the labels and to what it said before
+              task, in epochs in which the model keeps to the labels and, unless it was still learning, to
+              what it said before
     stiff     how large `train` leaves the weights before norms, against fresh ones: the same function, slow
               to turn in fine-tuning (`stiffness.stiffen`); None leaves them as they are
     """

@@ -45,6 +45,12 @@ class History:
     best_val_acc: float = -1.0
     test_acc: float = float("nan")
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the model was at its best in the last tenth of its epochs: it might learn more yet."""
+        n = len(self.val_acc)
+        return n > 0 and 10 * (self.val_acc.index(max(self.val_acc)) + 1) > 9 * n
+
     def then(self, after: History) -> History:
         """Both in a row; what was kept is what the second kept."""
         return History(
@@ -75,7 +81,8 @@ def train(
 
     A mark joins in after its recipe's first steps. But where an epoch is a single step (a node task), the
     epochs are for the task alone, and followed by twice as many in which the model that was kept learns the
-    mark, beside the labels and its own scores (unless `recipe.after` is false): `planned` epochs in all. A
+    mark, beside the labels and its own scores (unless `recipe.after` is false): `planned` epochs in all. One
+    that was at its best in the last tenth of its epochs is still learning, and not held to its scores. A
     mark needs time to settle: while it is taught, only the last quarter of the epochs is eligible.
     `select=False` keeps the last epoch; `trained` says that the model knows its task, so that the mark is
     taught at once and in `epochs` alone.
@@ -109,7 +116,7 @@ def train(
         history = loop.run(epochs, mark, None, tell)
     else:
         before = before if trained else loop.run(epochs, None, None, tell)
-        lessons = _Lessons(loop.scores(), loop.labels)
+        lessons = None if before.unfinished else _Lessons(loop.scores(), loop.labels)
         history = loop.run(total - len(before.loss), _changed(mark, wait=0), lessons, tell)
     if mark.recipe.stiff is not None:
         stiffen(model, carriers, mark.recipe.stiff, mark.forward)
