@@ -36,10 +36,8 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
 
     from invgnn import null
     from invgnn.batches import accuracy
-    from invgnn.carriers import Sampler
     from invgnn.edits import Distil, FineTune, Prune, Quantise
     from invgnn.errors import EditError
-    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.training import train
@@ -50,8 +48,7 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
     model = new_model(task, backbone, seed)
     train(model, task, seed=seed)
-    how: dict[str, Any] = {"sampler": Sampler(lenders=None), "recipe": Recipe(stiff=None)}
-    mark = Watermark.draw(secret, task.data, access=levels, function=features, **how)
+    mark = Watermark.draw(secret, task.data, access=levels, function=features)
     mark = mark.remember(model, task.data)
     channel = mark.channel(task.data)
 

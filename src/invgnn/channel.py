@@ -210,7 +210,7 @@ def follow(features: NDArray[np.float64], answers: NDArray[np.float64]) -> NDArr
     neighbours. All of this looks at the suspect and the inputs only.
     """
     along = (features - features.mean(0)).T @ answers / len(answers)
-    usual = median_filter(np.abs(along), size=2 * max(2, len(along) // 8) + 1, mode="reflect")
+    usual = median_filter(np.abs(along), size=2 * max(8, len(along) // 8) + 1, mode="reflect")
     return np.asarray(np.clip(along / np.maximum(usual, 1e-12), -3, 3))
 
 
