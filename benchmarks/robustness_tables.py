@@ -18,8 +18,6 @@ GENTLE, HARSH = "fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01"
 SAME = ("permute units", "rescale units by up to 4")
 HARD = [(change, access) for change in (*STEADY, GENTLE) for access in ACCESSES]
 HARD += [(HARSH, "embedding"), *((change, "logits") for change in SAME)]
-SOFT = ("distil", "extract", "overwrite", "unlearn", "KD-kill", "FT-clean 100", "average", "KD+WM")
-"""What the rows of some GIN hold of an earlier model of the same seed, which was left soft."""
 
 PAPER_WM_ACC = {"PROTEINS/GIN": 89.8, "NCI1/GIN": 97.8, "Cora/GCN": 98.9} | {
     "Cora/GraphSAGE": 98.5,

@@ -110,7 +110,4 @@ def test_rows_of_one_setting_and_seed_are_about_one_model():
         pytest.skip("not measured yet")
     kept = robustness.trials.read(robustness.PATH)
     found = {(r["setting"], r["seed"]): r["model"] for r in kept if r["change"] == RELEASED}
-    others = [r for r in kept if r["model"] != found[r["setting"], r["seed"]]]
-    assert {r["setting"] for r in others} <= {"PROTEINS/GIN", "NCI1/GIN"}
-    assert all(r["change"].startswith(tables.SOFT) for r in others)
-    assert len({(r["setting"], r["seed"], r["model"]) for r in others}) <= 6  # one each
+    assert all(r["model"] == found[r["setting"], r["seed"]] for r in kept)
