@@ -81,9 +81,9 @@ def train(
 
     A mark joins in after its recipe's first steps. But where an epoch is a single step (a node task), the
     epochs are for the task alone, and followed by twice as many in which the model that was kept learns the
-    mark, beside the labels and its own scores (unless `recipe.after` is false): `planned` epochs in all. One
-    that was at its best in the last tenth of its epochs is still learning, and not held to its scores. A
-    mark needs time to settle: while it is taught, only the last quarter of the epochs is eligible.
+    mark (unless `recipe.after` is false): `planned` epochs in all. Beside that it learns the labels and,
+    unless it was at its best in the last tenth of its epochs and so still learning, its own scores. A mark
+    needs time to settle: while it is taught, only the last quarter of the epochs is eligible.
     `select=False` keeps the last epoch; `trained` says that the model knows its task, so that the mark is
     taught at once and in `epochs` alone.
 

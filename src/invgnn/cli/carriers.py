@@ -100,8 +100,8 @@ def carriers(
         typer.Option(
             metavar="N",
             min=2,
-            help="Add a second channel of N public features, e.g. 128, or 32 for fewer than 2,500 inputs: it "
-            "outlives distillation, doubles the time of training, and verify needs --task.",
+            help="Add a second channel of N public features, e.g. 128, or 32 for fewer than 2,500 inputs. "
+            "It outlives distillation, doubles the time of training, and verify needs --task.",
         ),
     ] = None,
     seed: Seed = 41,
