@@ -109,9 +109,9 @@ def train(
     soften(model, carriers, mark.forward)
     mark = _changed(mark, wait=0) if trained else mark
     if mark.function is not None:
-        lessons = _Lessons(loop.leaning(mark.channel(task.data)))
+        leaning = _Lessons(loop.leaning(mark.channel(task.data)))
         with undropped():
-            history = loop.run(epochs, mark, lessons, tell)
+            history = loop.run(epochs, mark, leaning, tell)
     elif not _apart(task, mark, batch_size):
         history = loop.run(epochs, mark, None, tell)
     else:
