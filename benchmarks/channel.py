@@ -2,8 +2,8 @@
 
     make channel
 
-Every marked model carries both channels at the default settings, and was an unmarked one before, which its
-accuracy is compared with. Students never see a carrier.
+Every marked model carries both channels, the second of 128 features, and was an unmarked one before,
+which its accuracy is compared with. Students never see a carrier.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ SEEDS = (41, 42, 43)
 UNMARKED = "unmarked"
 CHANGES = ("unedited", "prune 50%", "4-bit", "fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
 CHANGES += ("distil", "distil, 50% taught", "distil into half width")
-FEATURES, FEW, AIM = 128, {"PROTEINS/GIN": 32}, 20
-"""Twenty inputs to a feature at least, as students learn no more of fewer."""
+FEATURES, LEAN, AIM = 128, 1.0, 20
+FEW = {"PROTEINS/GIN": (44, 1.5)}
+"""Features and lean where a student has fewer than twenty inputs to each of 128 features to learn from."""
 PATH = trials.RESULTS / "channel.csv"
 
 
@@ -28,7 +29,7 @@ def grid() -> Iterator[dict[str, Any]]:
     """Seeds in turn, the quick settings first."""
     for seed in SEEDS:
         for setting in SETTINGS:
-            yield {"setting": setting, "seed": seed, "features": FEW.get(setting, FEATURES)}
+            yield {"setting": setting, "seed": seed, "features": FEW.get(setting, (FEATURES,))[0]}
 
 
 def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
@@ -39,6 +40,7 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     from invgnn.batches import accuracy
     from invgnn.edits import Distil, FineTune, Prune, Quantise
     from invgnn.errors import EditError
+    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.training import train
@@ -49,7 +51,8 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
     model = new_model(task, backbone, seed)
     train(model, task, seed=seed)
-    mark = Watermark.draw(secret, task.data, access=levels, function=features)
+    recipe = Recipe(lean=FEW.get(setting, (features, LEAN))[1])
+    mark = Watermark.draw(secret, task.data, access=levels, function=features, recipe=recipe)
     mark = mark.remember(model, task.data)
     channel = mark.channel(task.data)
 

@@ -34,7 +34,9 @@ def check_context(context: dict[str, Any]) -> None:
         raise ParameterError(f"gap={context['gap']} is not in [0, 0.5]", "0.25 suits most tasks")
     size = context.get("function", 2)
     if not isinstance(size, int) or size < 2:
-        raise ParameterError(f"function={size!r} is no number of features", "use 128, or 32 for few inputs")
+        raise ParameterError(
+            f"function={size!r} is no number of features", "use 128, or one for every 20 inputs"
+        )
     if "function" in context and context["key"] != "keyed":
         raise ParameterError("a second channel stands beside a keyed mark only", "draw it with key='keyed'")
     declared = [Reading(**record).access for record in context["readings"]]

@@ -100,7 +100,7 @@ def carriers(
         typer.Option(
             metavar="N",
             min=2,
-            help="Add a second channel of N public features, e.g. 128, or 32 for fewer than 2,500 inputs. "
+            help="Add a second channel of N public features, e.g. 128, or 1 for every 20 inputs if fewer. "
             "It outlives distillation, doubles the time of training, and verify needs --task.",
         ),
     ] = None,
