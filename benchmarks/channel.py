@@ -2,8 +2,8 @@
 
     make channel
 
-Every marked model carries both channels, the second of 128 features, and was an unmarked one before,
-which its accuracy is compared with. Students never see a carrier.
+Every marked model carries both channels, the second of 128 features (PROTEINS: 44), and was an unmarked
+one before, which its accuracy is compared with. Students never see a carrier.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ SEEDS = (41, 42, 43)
 UNMARKED = "unmarked"
 CHANGES = ("unedited", "prune 50%", "4-bit", "fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
 CHANGES += ("distil", "distil, 50% taught", "distil into half width")
-FEATURES, LEAN, AIM = 128, 1.0, 20
-FEW = {"PROTEINS/GIN": (44, 1.5)}
-"""Features and lean where a student has fewer than twenty inputs to each of 128 features to learn from."""
+AIM = 20
+FEATURES, FEW = 128, {"PROTEINS/GIN": 44}
+LEAN, STRONG = 1.0, {"PROTEINS/GIN": 1.5}
+"""A student of PROTEINS has 890 inputs to learn from: twenty to a feature, each leaning further."""
 PATH = trials.RESULTS / "channel.csv"
 
 
@@ -29,7 +30,7 @@ def grid() -> Iterator[dict[str, Any]]:
     """Seeds in turn, the quick settings first."""
     for seed in SEEDS:
         for setting in SETTINGS:
-            yield {"setting": setting, "seed": seed, "features": FEW.get(setting, (FEATURES,))[0]}
+            yield {"setting": setting, "seed": seed, "features": FEW.get(setting, FEATURES)}
 
 
 def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
     model = new_model(task, backbone, seed)
     train(model, task, seed=seed)
-    recipe = Recipe(lean=FEW.get(setting, (features, LEAN))[1])
+    recipe = Recipe(lean=STRONG.get(setting, LEAN))
     mark = Watermark.draw(secret, task.data, access=levels, function=features, recipe=recipe)
     mark = mark.remember(model, task.data)
     channel = mark.channel(task.data)

@@ -18,7 +18,6 @@ GENTLE, HARSH = "fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01"
 SAME = ("permute units", "rescale units by up to 4")
 HARD = [(change, access) for change in (*STEADY, GENTLE) for access in ACCESSES]
 HARD += [(HARSH, "embedding"), *((change, "logits") for change in SAME)]
-
 PAPER_WM_ACC = {"PROTEINS/GIN": 89.8, "NCI1/GIN": 97.8, "Cora/GCN": 98.9} | {
     "Cora/GraphSAGE": 98.5,
     "Cora/SGC": 98.6,
