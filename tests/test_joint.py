@@ -57,6 +57,29 @@ def test_the_task_rides_first_and_unchanged(draw, tasks, level):
     assert joined.x[nodes : nodes + len(carriers.x)].equal(carriers.x)
 
 
+def test_batches_of_different_size_take_their_own_turns(draw, motifs):
+    """Sixteen carriers in two turns of eight or four of four: rounds of the same order, cut differently."""
+    mark = draw(recipe=Recipe(ratio=0.16))
+    for step, size in enumerate((42, 21, 42, 21, 42)):
+        batch = Batch.from_data_list(motifs.graphs[:size])
+        joint = mark.mix(batch, step=step)
+        riders = to_batch(mark.carriers.take(joint.carriers))
+        assert len(joint.carriers) == {42: 8, 21: 4}[size]
+        assert joint.batch.x[batch.num_nodes :].equal(riders.x)
+        links = joint.batch.edge_index[:, batch.num_edges :] - batch.num_nodes
+        assert links.equal(riders.edge_index)
+        assert joint.wanted.bits.tolist() == mark.bits[joint.carriers].tolist()
+
+
+def test_graphs_without_offsets_are_told_apart_by_their_nodes(draw, motifs):
+    """A plain `Data` with a batch vector, as some loaders and many hand-written loops make."""
+    mark, whole = draw(), Batch.from_data_list(motifs.graphs[:20])
+    bare = Data(x=whole.x, edge_index=whole.edge_index, batch=whole.batch)
+    ours, theirs = (mark.mix(batch).batch for batch in (bare, whole))
+    for name in ("x", "edge_index", "batch", "ptr"):
+        assert ours[name].equal(theirs[name])
+
+
 def test_few_task_graphs_do_not_tell_the_usual_answers(draw, motifs):
     """Below 16 of them the mark's own ordinary inputs ride along and are what answers are measured by."""
     mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).double().eval()

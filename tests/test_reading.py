@@ -31,7 +31,9 @@ def mark(draw):
 def shown(scores, hidden=None, sizes=None):
     """An observation of graphs of these sizes (one node each by default)."""
     sizes = torch.as_tensor(sizes if sizes is not None else [1] * len(scores))
-    batch = Batch(batch=torch.repeat_interleave(sizes), ptr=torch.cat([sizes[:0], sizes.cumsum(0)]))
+    batch = Batch(
+        batch=torch.repeat_interleave(sizes), ptr=torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    )
     batch.num_nodes, batch._num_graphs = int(sizes.sum()), len(sizes)
     return Observation(torch.as_tensor(scores), hidden, batch)
 

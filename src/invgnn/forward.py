@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -68,18 +68,48 @@ def weight_of(model: nn.Module) -> Tensor | None:
     return weight
 
 
-def parts_of(model: nn.Module) -> list[nn.Module]:
-    """A model and all modules in it, each once, as `modules()` has them; that takes three times as long."""
-    found: dict[nn.Module, None] = {model: None}
+class Walk(NamedTuple):
+    """A model and all modules in it, each once, as `modules()` has them; that takes three times as long.
 
-    def enter(part: nn.Module) -> None:
+    `weighted` are the outermost of them that hold a weight matrix: linear maps and whole convolutions.
+    """
+
+    parts: list[nn.Module]
+    weighted: list[nn.Module]
+
+
+def walk(model: nn.Module) -> Walk:
+    """Every module of a model in one go."""
+    known: set[nn.Module] = set()
+    found = Walk([], [])
+
+    def enter(part: nn.Module, inside: bool) -> None:
+        known.add(part)
+        found.parts.append(part)
+        if not inside and (isinstance(part, MessagePassing) or _has_matrix(part)):
+            found.weighted.append(part)
+            inside = True
         for inner in part._modules.values():
-            if inner is not None and inner not in found:
-                found[inner] = None
-                enter(inner)
+            if inner is not None and inner not in known:
+                enter(inner, inside)
 
-    enter(model)
-    return list(found)
+    enter(model, False)
+    return found
+
+
+def _has_matrix(part: nn.Module) -> bool:
+    held = part._parameters.values()
+    return any(p is not None and not is_lazy(p) and p.dim() >= 2 for p in held)
+
+
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """A model and all modules in it."""
+    return walk(model).parts
+
+
+def weighted(model: nn.Module) -> list[nn.Module]:
+    """Outermost modules that hold a weight matrix: linear maps and whole convolutions."""
+    return walk(model).weighted
 
 
 def _require_weights(parts: Sequence[nn.Module]) -> None:
@@ -147,11 +177,9 @@ def one_tensor(scores: Any) -> Tensor:
 
 
 @contextmanager
-def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
-    """Look at one layer during forward passes; the hooks are gone afterwards, come what may."""
+def watching(modules: Sequence[nn.Module], inputs: bool) -> Iterator[list[Tensor | None]]:
+    """What modules are given, or else give, while a block runs; the hooks are gone afterwards."""
     seen: list[Tensor | None] = []
-    name, _, side = layer.partition(":")
-    core = unwrap(model)
 
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         seen.append(_first_tensor([*args, *kwargs.values()]))
@@ -161,12 +189,12 @@ def watching(model: nn.Module, layer: str) -> Iterator[Callable[[], Tensor]]:
 
     handles = []
     try:
-        for module in weighted(core) if layer == "auto" else [_find(core, name)]:
-            if layer == "auto" or side == "in":
+        for module in modules:
+            if inputs:
                 handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
             else:
                 handles.append(module.register_forward_hook(after))
-        yield lambda: _last(seen, layer)
+        yield seen
     finally:
         for handle in handles:
             handle.remove()
@@ -188,26 +216,6 @@ def _last(seen: list[Tensor | None], layer: str) -> Tensor:
 
 def _first_tensor(values: Any) -> Tensor | None:
     return next((v for v in values if isinstance(v, Tensor) and v.is_floating_point()), None)
-
-
-def weighted(core: nn.Module) -> list[nn.Module]:
-    """Outermost modules that hold a weight matrix: linear maps and whole convolutions."""
-    found: list[nn.Module] = []
-    known: set[nn.Module] = set()
-
-    def enter(part: nn.Module) -> None:
-        own = any(p is not None and p.dim() >= 2 for p in part._parameters.values())
-        if own or isinstance(part, MessagePassing):
-            found.append(part)
-            known.update(parts_of(part))
-            return
-        known.add(part)
-        for inner in part._modules.values():
-            if inner is not None and inner not in known:
-                enter(inner)
-
-    enter(core)
-    return found
 
 
 def _find(core: nn.Module, name: str) -> nn.Module:
@@ -244,14 +252,16 @@ def observe(
     model: nn.Module, batch: Any, layer: str | None = None, forward: Forward | None = None
 ) -> Observation:
     """One forward pass in the model's present mode, with gradients, looking at `layer` if named."""
-    parts = parts_of(model)
-    _require_weights(parts)
-    with uncached(parts):
+    found = walk(model)
+    _require_weights(found.parts)
+    with uncached(found.parts):
         if layer is None:
             return Observation(run(model, batch, forward), None, batch)
-        with watching(model, layer) as hidden:
+        name, _, side = layer.partition(":")
+        watched = found.weighted if layer == "auto" else [_find(unwrap(model), name)]
+        with watching(watched, inputs=layer == "auto" or side == "in") as seen:
             scores = run(model, batch, forward)
-            return Observation(scores, hidden(), batch)
+        return Observation(scores, _last(seen, layer), batch)
 
 
 def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,12 +13,11 @@ from torch import Tensor, nn
 
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.forward import as_batch, observe, run, to_batch, unwrap
-from invgnn.graphs import Graphs
 from invgnn.parallel import peers
-from invgnn.reading import Observation
+from invgnn.reading import Observation, num_graphs
 from invgnn.recipe import Recipe, guarded
 from invgnn.secret import Stream
-from invgnn.teaching import num_graphs, observed_loss
+from invgnn.teaching import Wanted, observed_loss
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 16
 """Fewer task graphs say too little about the spread of answers: the mark's own ordinary ones ride along."""
-_MIXED = {"x", "edge_index", "batch", "ptr"}
-_UNUSED = {"y", "n_id", "e_id"}  # labels, and numbers that PyG's loaders note for themselves
+_KNOWN = {"x", "edge_index", "batch", "ptr"} | {"y", "n_id", "e_id"}
+"""What is mixed; and labels, and numbers that PyG's loaders note for themselves."""
 
 
 class Joint:
@@ -42,14 +40,12 @@ class Joint:
         if not len(self.carriers):  # nobody's turn: the step is the task's, and costs what that costs
             return
         _check(mark, task)
-        self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
+        self.tasks, self.nodes = num_graphs(task), len(task.x)
         self.alone = mark.context["level"] == "graph" and self.tasks >= ENOUGH
-        riders = _riders(mark, turn.order, task.x)
-        parts = [riders.part(turn.first, turn.last, self.nodes, self.tasks)]
-        if not self.alone:  # task graphs are ordinary inputs too
-            after = self.nodes + len(parts[0].x), self.tasks + len(self.carriers)
-            parts.append(riders.part(len(turn.order), len(riders.graphs), *after))
-        self.batch = _joined(task, parts)
+        riders = _riders(mark, turn, task.x)
+        self.wanted = riders.wanted
+        # Task graphs are ordinary inputs too, where there are enough.
+        self.batch = _joined(task, [riders.part] if self.alone else [riders.part, _usual(mark, task.x)])
 
     def __call__(self, model: nn.Module) -> Tensor:
         """One forward over task inputs and carriers; returns the scores of the task inputs only."""
@@ -59,7 +55,7 @@ class Joint:
             return scores
         seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
-        rows = self.nodes if seen.scores.shape[0] == self.batch.num_nodes else self.tasks
+        rows = self.nodes if len(seen.scores) == len(self.batch.x) else self.tasks
         return seen.scores[:rows]
 
     def loss(self) -> Tensor:
@@ -70,7 +66,7 @@ class Joint:
             return self.seen[0].scores.new_zeros(())
         first, last = self.tasks, self.tasks + len(self.carriers)
         usual = slice(first) if self.alone else slice(last, None)
-        return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.carriers)
+        return observed_loss(self.mark, *self.seen, slice(first, last), usual, self.wanted)
 
     def guard(self, task_loss: Tensor) -> Tensor:
         """Task loss and mark loss in one, the mark's gradient freed of what points against the task's."""
@@ -101,27 +97,27 @@ def _check(mark: Watermark, task: Any) -> None:
 
 def _lost(task: Any) -> list[str]:
     """Names of what a batch holds for every node or edge and a joint batch would not."""
-    sizes = {int(task.num_nodes), int(task.num_edges)} - {num_graphs(task)}
+    more = [name for name in task.keys() if name not in _KNOWN and not name.endswith("_mask")]  # noqa: SIM118 a PyG batch is no dict
+    sizes = {int(task.num_nodes), int(task.num_edges)} - {num_graphs(task)} if more else ()
     return [
         name
-        for name, value in task.to_dict().items()
-        if name not in _MIXED | _UNUSED and not name.endswith("_mask")
-        if isinstance(value, Tensor) and value.dim()
+        for name in more
+        if isinstance(value := task[name], Tensor) and value.dim()
         if value.shape[-1 if "index" in name else 0] in sizes
     ]
 
 
 class Turn(NamedTuple):
-    """Whose turn it is in a step: a stretch of carriers, in the order of their round."""
+    """Whose turn it is in a step: one of the stretches of equal length that make up a round."""
 
     order: NDArray[np.int64]
-    first: int
-    last: int
+    length: int
+    number: int
 
     @property
     def carriers(self) -> NDArray[np.int64]:
         """Their numbers."""
-        return self.order[self.first : self.last]
+        return self.order[self.number * self.length : (self.number + 1) * self.length]
 
 
 class Rota:
@@ -129,8 +125,8 @@ class Rota:
 
     def __init__(self, m: int, level: str, stream: Callable[[int], Stream]) -> None:
         self.m, self.level, self.stream = m, level, stream
-        self.everyone, self.nobody = (Turn(np.arange(m), 0, last) for last in (m, 0))
-        self._order = lru_cache(maxsize=1)(self._drawn)
+        self.everyone, self.nobody = (Turn(np.arange(m), length, 0) for length in (m, 0))
+        self._order = lru_cache(maxsize=2)(self._drawn)  # the last batch of an epoch has its own
 
     def turn(self, recipe: Recipe, beside: Any, step: int | None) -> Turn:
         """Whose turn it is in a step, by the recipe, beside a task batch."""
@@ -157,8 +153,7 @@ class Rota:
         if count >= self.m:
             return self.everyone
         turns = -(-self.m // count)
-        first = (number % turns) * count
-        return Turn(self._order(number // turns, turns * count), first, first + count)
+        return Turn(self._order(number // turns, turns * count), count, number % turns)
 
     def _drawn(self, number: int, size: int) -> NDArray[np.int64]:
         """All carriers in the order of a round, the first once more to make up the last turn."""
@@ -166,57 +161,83 @@ class Rota:
 
 
 class _Part(NamedTuple):
-    """A stretch of graphs, numbered to follow others, as tensors of a PyG batch."""
+    """A stretch of graphs as tensors of a PyG batch, numbered after so many nodes and graphs."""
 
     x: Tensor
     edge_index: Tensor
     batch: Tensor
     ptr: Tensor
+    nodes: int
+    graphs: int
 
 
-@dataclass(frozen=True)
-class _Riders:
-    """Carriers in the order of a round and all ordinary inputs after them: any stretch is a few slices."""
+class _Riders(NamedTuple):
+    """The carriers whose turn it is, and what they are to answer."""
 
-    graphs: Graphs
-    laid: Any
-
-    def part(self, first: int, last: int, nodes: int, graphs: int) -> _Part:
-        """The graphs from `first` to before `last`, to follow so many nodes and graphs."""
-        (start, end), links = self.graphs.ptr[[first, last]].tolist(), 2 * self.graphs.edge_ptr
-        return _Part(
-            self.laid.x[start:end],
-            self.laid.edge_index[:, links[first] : links[last]] + (nodes - start),
-            self.laid.batch[start:end] + (graphs - first),
-            self.laid.ptr[first + 1 : last + 1] + (nodes - start),
-        )
+    part: _Part
+    wanted: Wanted
 
 
-def _riders(mark: Watermark, order: NDArray[np.int64], like: Tensor) -> _Riders:
-    """Laid out once a round, placed as a tensor is."""
-    held, place = mark.__dict__.setdefault("_riders", {}), (like.device, like.dtype)
-    if place not in held or held[place][0] is not order:
-        graphs = Graphs.concat([mark.carriers.take(order), mark.ordinary])
-        held[place] = order, _Riders(graphs, to_batch(graphs, like))
-    found: _Riders = held[place][1]
+def _riders(mark: Watermark, turn: Turn, like: Tensor) -> _Riders:
+    """Placed as a tensor is; a whole round is laid out at once, and the last two rounds are kept."""
+    held, place = mark.__dict__.setdefault("_rounds", []), (turn.length, like.device, like.dtype)
+    for order, known, riders in held:
+        if order is turn.order and known == place:
+            found: _Riders = riders[turn.number]
+            return found
+    held[:] = [*held[-1:], (turn.order, place, _round(mark, turn, like))]
+    return _riders(mark, turn, like)
+
+
+def _round(mark: Watermark, turn: Turn, like: Tensor) -> list[_Riders]:
+    """All turns of a round."""
+    graphs, n = mark.carriers.take(turn.order), turn.length
+    laid, starts = to_batch(graphs, like), graphs.ptr[::n]
+    nodes, links = np.diff(starts).tolist(), (2 * np.diff(graphs.edge_ptr[::n])).tolist()
+    parts = map(
+        _Part,
+        laid.x.split(nodes),
+        laid.edge_index.split(links, dim=1),
+        laid.batch.split(nodes),
+        laid.ptr[1:].split(n),
+        starts.tolist(),
+        range(0, len(graphs), n),
+    )
+    wanted = map(Wanted, *(values.split(n) for values in Wanted.of(mark, turn.order, like)))
+    return list(map(_Riders, parts, wanted))
+
+
+def _usual(mark: Watermark, like: Tensor) -> _Part:
+    """The mark's own ordinary inputs, placed as a tensor is."""
+    held, place = mark.__dict__.setdefault("_usual", {}), (like.device, like.dtype)
+    if place not in held:
+        laid = to_batch(mark.ordinary, like)
+        held[place] = _Part(laid.x, laid.edge_index, laid.batch, laid.ptr[1:], 0, 0)
+    found: _Part = held[place]
     return found
 
 
 def _joined(task: Any, parts: list[_Part]) -> Any:
-    nodes = int(task.num_nodes)
-    own = getattr(task, "batch", None)
-    own = task.x.new_zeros(nodes, dtype=torch.long) if own is None else own
-    ptr = getattr(task, "ptr", None)
-    ptr = torch.tensor([0, nodes], device=task.x.device) if ptr is None else ptr
-    _check_features(task.x, parts[0].x)
-    x, edges, batch, ends = zip(*parts, strict=True)
+    x, nodes, graphs = task.x, len(task.x), num_graphs(task)
+    _check_features(x, parts[0].x)
+    own, ptr = getattr(task, "batch", None), getattr(task, "ptr", None)
+    own = x.new_zeros(nodes, dtype=torch.long) if own is None else own
+    if ptr is None:
+        ptr = nn.functional.pad(torch.bincount(own, minlength=graphs).cumsum(0), (1, 0))
+    features, edges, owners, ends = [x], [task.edge_index], [own], [ptr]
+    for part in parts:
+        features.append(part.x)
+        edges.append(part.edge_index + (nodes - part.nodes))
+        owners.append(part.batch + (graphs - part.graphs))
+        ends.append(part.ptr + (nodes - part.nodes))
+        nodes, graphs = nodes + len(part.x), graphs + len(part.ptr)
     joined = as_batch(
-        x=torch.cat([task.x, *x]),
-        edge_index=torch.cat([task.edge_index, *edges], dim=1),
-        batch=torch.cat([own, *batch]),
-        ptr=torch.cat([ptr, *ends]),
+        x=torch.cat(features),
+        edge_index=torch.cat(edges, dim=1),
+        batch=torch.cat(owners),
+        ptr=torch.cat(ends),
     )
-    joined.num_nodes = len(joined.x)  # PyG would look for it again and again
+    joined.num_nodes = nodes  # PyG would look for it again and again
     return joined
 
 

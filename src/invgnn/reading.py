@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +16,16 @@ from invgnn.errors import ParameterError, SuspectError
 
 Access = Literal["perception", "embedding", "logits", "labels"]
 Feature = Literal["projection", "confidence"]
-Direction = Callable[[str, int], Tensor]
-"""Gives the secret's ±1 vector for an access level and a width."""
 
 PROBABILITY_FLOOR = 1e-6
 ROUNDING = 0.02
 MOST_ROUNDING = 0.05
+
+
+class Direction(Protocol):
+    """Gives the secret's ±1 vector for an access level and a width, placed as `like` is."""
+
+    def __call__(self, access: str, width: int, like: Tensor | None = None, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,17 @@ class Observation:
         return pool(log_scores(self.scores).log_softmax(-1), self.batch)
 
 
+def num_graphs(batch: Any) -> int:
+    """How many graphs a PyG batch holds; a single `Data` is one."""
+    ptr, owners = getattr(batch, "ptr", None), getattr(batch, "batch", None)
+    if ptr is not None:
+        return len(ptr) - 1
+    return 1 if owners is None else int(owners.max()) + 1
+
+
 def pool(rows: Tensor, batch: Any) -> Tensor:
     """One row per graph: rows as they are, or the mean over each graph's nodes."""
-    graphs, nodes = int(batch.num_graphs), int(batch.num_nodes)
+    graphs, nodes = num_graphs(batch), int(batch.num_nodes)
     if rows.dim() == 1:
         rows = rows.unsqueeze(1)
     if rows.dim() != 2 or rows.shape[0] not in {graphs, nodes}:
@@ -173,11 +184,12 @@ def answer(seen: Observation, reading: Reading, direction: Direction, model: Any
     if reading.access == "logits" and reading.feature == "confidence":
         return _confidence(seen)
     rows = pooled(seen, reading)
-    signs = direction(reading.access, rows.shape[1]).to(rows)
-    if reading.access == "logits":  # orthogonal to 1, so logits and log-probabilities read alike
+    width = rows.shape[1]
+    signs = direction(reading.access, width, rows)
+    if reading.access == "logits" and width % 2:  # orthogonal to 1: logits and log-probabilities read alike
         signs = signs - signs.mean()
     with _uncast(rows):
-        return torch.mv(rows, signs).div(float(rows.shape[1]) ** 0.5)
+        return torch.mv(rows, signs).div(float(width) ** 0.5)
 
 
 def full(values: Tensor) -> Tensor:
@@ -199,7 +211,7 @@ def pooled(seen: Observation, reading: Reading) -> Tensor:
 
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
     """The standard deviation of the answers of some graphs along a random direction, without gradient."""
-    values = pooled(seen, reading)[rows].detach()
+    values = pooled(seen, reading).detach()[rows]
     return torch.as_tensor(torch.linalg.vector_norm(values - values.mean(0)) / math.sqrt(values.numel()))
 
 

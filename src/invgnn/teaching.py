@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from invgnn.forward import observe, politely, to_batch, unwrap, weight_of
 from invgnn.graphs import Graphs
 from invgnn.perception import PerceptionHead, gradient_penalty
 from invgnn.randomness import kept, seeded
-from invgnn.reading import Observation, Reading, answer, full, natural_spread
+from invgnn.reading import Observation, Reading, answer, full, natural_spread, num_graphs
 from invgnn.recipe import (
     SCORE_WEIGHT,
     distillation_loss,
@@ -101,7 +101,22 @@ class _Caller(nn.Module):
     def forward(self, batch: Any, chosen: NDArray[np.int64] | None) -> Tensor:
         size = self.mark.m if chosen is None else len(chosen)
         seen = observe(self.model, batch, self.mark.layer, self.mark.forward)
-        return observed_loss(self.mark, seen, self.model, slice(size), slice(size, None), chosen)
+        wanted = Wanted.of(self.mark, chosen, seen.scores)
+        return observed_loss(self.mark, seen, self.model, slice(size), slice(size, None), wanted)
+
+
+class Wanted(NamedTuple):
+    """What some carriers are to answer: their bits and targets."""
+
+    bits: Tensor
+    targets: Tensor
+
+    @classmethod
+    def of(cls, mark: Watermark, chosen: NDArray[np.int64] | None, like: Tensor) -> Wanted:
+        """Of the chosen carriers, or all, where a tensor is; as exact, or in single precision."""
+        exact = like.dtype if like.is_floating_point() else torch.float32
+        told = (values if chosen is None else values[chosen] for values in (mark.bits, mark.targets))
+        return cls(*(full(torch.from_numpy(values).to(like.device, exact)) for values in told))
 
 
 def observed_loss(
@@ -110,16 +125,16 @@ def observed_loss(
     model: nn.Module,
     carriers: slice,
     ordinary: slice,
-    chosen: NDArray[np.int64] | None,
+    wanted: Wanted,
 ) -> Tensor:
     """The loss of one forward pass, weighed, given which of its graphs are carriers and which usual."""
     headless = [reading for reading in mark.readings if reading.access != "perception"]
     losses = []
     if headless:  # all at once: the calls are small, and many
         said = torch.stack([_measured(mark, seen, model, r, carriers, ordinary) for r in headless])
-        losses.append(_answers_loss(mark, said, headless, chosen))
+        losses.append(_answers_loss(mark, said, headless, wanted))
     if len(headless) < len(mark.readings):
-        losses.append(_head_loss(mark, seen, model, carriers, chosen))
+        losses.append(_head_loss(mark, seen, model, carriers, wanted))
     return mark.recipe.weight / len(mark.readings) * torch.stack(losses).sum()
 
 
@@ -133,33 +148,27 @@ def _measured(
     return in_nats(said[carriers], said[ordinary]) if reading.access == "logits" else said[carriers]
 
 
-def _answers_loss(
-    mark: Watermark, said: Tensor, readings: Sequence[Reading], chosen: NDArray[np.int64] | None
-) -> Tensor:
+def _answers_loss(mark: Watermark, said: Tensor, readings: Sequence[Reading], wanted: Wanted) -> Tensor:
     """The losses of some readings, a row of answers each, weighed and added up."""
     weights = [SCORE_WEIGHT if reading.access == "logits" else 1.0 for reading in readings]
     if mark.recipe.loss == "mse":
-        losses = mse_loss(said, _wanted(mark.targets, said, chosen))
+        losses = mse_loss(said, wanted.targets.to(said))
     else:
-        losses = logistic_loss(said, _wanted(mark.bits, said, chosen), mark.recipe.margin)
+        losses = logistic_loss(said, wanted.bits.to(said), mark.recipe.margin)
     return losses.dot(torch.tensor(weights).to(losses))
 
 
 def _head_loss(
-    mark: Watermark, seen: Observation, model: nn.Module, carriers: slice, chosen: NDArray[np.int64] | None
+    mark: Watermark, seen: Observation, model: nn.Module, carriers: slice, wanted: Wanted
 ) -> Tensor:
     """That of the paper's head, and the penalty on its gradient."""
     reading = next(reading for reading in mark.readings if reading.access == "perception")
     said = answer(seen, reading, mark.direction, model)[carriers]
-    loss = perception_loss(said, _wanted(mark.targets, said, chosen))
+    loss = perception_loss(said, wanted.targets.to(said))
     if not mark.recipe.penalty:
         return loss
     weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     return loss + mark.recipe.penalty * gradient_penalty(said, weights)
-
-
-def _wanted(values: NDArray[Any], said: Tensor, chosen: NDArray[np.int64] | None) -> Tensor:
-    return torch.as_tensor(values if chosen is None else values[chosen]).to(said)
 
 
 def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:
@@ -174,11 +183,6 @@ def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: 
     batch = copy.copy(batch)
     batch.x = None if batch.x is None else batch.x.clone()  # some models write into what they are given
     return batch
-
-
-def num_graphs(batch: Any) -> int:
-    """How many graphs a PyG batch holds; a single `Data` is one."""
-    return int(batch.num_graphs) if getattr(batch, "ptr", None) is not None else 1
 
 
 # -- the owner's refresh --------------------------------------------------------------------------

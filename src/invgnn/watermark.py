@@ -211,7 +211,15 @@ class Watermark:
             signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)
             return torch.from_numpy(signs[stream.permutation(width)])
 
-        return derived
+        @cache
+        def placed(access: str, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+            return derived(access, width).to(device, dtype)
+
+        def direction(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
+            known = derived(access, width)
+            return known if like is None else placed(access, width, like.dtype, like.device)
+
+        return direction
 
     def reading(self, access: Access | None = None) -> Reading:
         """The declared reading at an access level, by default the first."""
