@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA := $(firstword $(wildcard ../shared/datasets))
 export INVGNN_DATA ?= $(if $(DATA),$(abspath $(DATA)))
 
-.PHONY: help venv demo test lint test-slow clean
+.PHONY: help venv demo test lint test-slow test-rounding clean
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,10 @@ lint: venv  ## style, types, and imports that only go down
 
 test-slow: venv  ## statistical checks that take minutes to hours
 	$(BIN)/pytest -m slow
+
+test-rounding: venv  ## the tests as older processors would round: what is learnt must hold by a margin
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
 
 clean:  ## remove what make made
 	rm -rf $(VENV) demo-out

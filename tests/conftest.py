@@ -22,6 +22,7 @@ from drawn import Lcg
 from invgnn.carriers import Reference
 from invgnn.errors import DataError
 from invgnn.graphs import Graphs
+from invgnn.randomness import seeded
 from invgnn.secret import Secret
 from invgnn.tasks import Task, load_task
 from invgnn.watermark import Watermark
@@ -32,6 +33,20 @@ if "INVGNN_DATA" not in os.environ and SHARED.is_dir():
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 torch.set_num_threads(1)  # tests share the machine; two threads a process are slower than one
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """Models that a test builds without a seed are the same in whatever order, on whichever worker."""
+    with seeded(0):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup():
+    """So are those that a fixture builds."""
+    with seeded(0):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

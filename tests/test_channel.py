@@ -390,7 +390,7 @@ def test_a_marked_model_leans_and_an_unmarked_one_does_not(marked, plain, channe
 
 
 def test_a_student_who_never_saw_a_carrier_leans_too(marked, mark, channel, motifs):
-    student = Distil(epochs=EPOCHS, seed=2)(marked, motifs)
+    student = Distil(epochs=2 * EPOCHS, seed=2)(marked, motifs)
     assert channel.read(student, motifs.data).bits() > 8
 
 

@@ -7,11 +7,13 @@ import copy
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
+from torch_geometric.nn import global_add_pool
 
 from invgnn.errors import DataError, SuspectError
 from invgnn.forward import to_batch
 from invgnn.recipe import Recipe
 from invgnn.tasks import new_model
+from invgnn.teaching import Wanted
 
 ACCESSES = ("embedding", "logits", "labels")
 
@@ -69,6 +71,7 @@ def test_batches_of_different_size_take_their_own_turns(draw, motifs):
         links = joint.batch.edge_index[:, batch.num_edges :] - batch.num_nodes
         assert links.equal(riders.edge_index)
         assert joint.wanted.bits.tolist() == mark.bits[joint.carriers].tolist()
+        assert joint.wanted.targets.tolist() == mark.targets[joint.carriers].astype("float32").tolist()
 
 
 def test_graphs_without_offsets_are_told_apart_by_their_nodes(draw, motifs):
@@ -78,6 +81,45 @@ def test_graphs_without_offsets_are_told_apart_by_their_nodes(draw, motifs):
     ours, theirs = (mark.mix(batch).batch for batch in (bare, whole))
     for name in ("x", "edge_index", "batch", "ptr"):
         assert ours[name].equal(theirs[name])
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_a_look_in_inference_mode_does_not_stop_training(draw, tasks, level):
+    """What is kept between passes may first be made where no gradient will ever pass."""
+    task, mark = tasks[level], draw(level, recipe=Recipe(ratio=0.1))
+    batch = Batch.from_data_list(task.graphs[:16]) if level == "graph" else task.graphs[0]
+    model = new_model(task, "GIN", 0, hidden_channels=8)
+    with torch.inference_mode():
+        mark.read(model)
+        mark.mix(batch, step=0)(model)
+        mark.loss(model, beside=batch, step=0)
+    joint = mark.mix(batch, step=0)
+    joint(model)
+    (joint.loss() + mark.loss(model, beside=batch, step=0)).backward()
+    assert model.convs[0].nn.lins[0].weight.grad.abs().sum() > 0
+
+
+def test_a_model_that_writes_into_its_batch_gives_scores_of_the_task_alone(draw, motifs):
+    class Writing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.out = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+
+        def forward(self, data):
+            data.x = global_add_pool(self.one(data.x), data.batch)
+            return self.out(data.x)
+
+    joint = draw().mix(Batch.from_data_list(motifs.graphs[:20]))
+    assert len(joint(Writing())) == 20
+    assert joint.loss().requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int64])
+def test_targets_are_not_rounded_to_half_precision(draw, dtype):
+    mark = draw()
+    told = Wanted.of(mark, None, torch.ones(1).to(dtype))
+    assert told.targets.tolist() == mark.targets.astype("float32").tolist()
+    assert told.bits.tolist() == mark.bits.tolist()
 
 
 def test_few_task_graphs_do_not_tell_the_usual_answers(draw, motifs):

@@ -7,22 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from invgnn.randomness import seeded
 from invgnn.verdict import Verdict
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 # Enough epochs to see evidence, few enough for a fast suite.
-EPOCHS = {"own_graph_model": 8, "own_node_model": 60, "edge_attributes": 8, "trained_model": 8, "gat": 10}
+EPOCHS = {"own_graph_model": 8, "own_node_model": 60, "edge_attributes": 8, "trained_model": 8, "gat": 20}
 EPOCHS["ddp"] = 6  # here one process; with two in test_distributed
 
 
 @pytest.fixture(autouse=True)
-def same_every_time(monkeypatch):
-    """A fixed secret and fixed random states: what passes once passes always."""
+def same_secret(monkeypatch):
+    """A fixed secret."""
     monkeypatch.setattr(os, "urandom", lambda size: bytes(range(size)))
-    with seeded(0):
-        yield
 
 
 def test_readme_runs_as_written(capsys):

@@ -55,7 +55,7 @@ class Joint:
             return scores
         seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
-        rows = self.nodes if len(seen.scores) == len(self.batch.x) else self.tasks
+        rows = self.nodes if len(seen.scores) == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
 
     def loss(self) -> Tensor:
@@ -181,14 +181,14 @@ class _Riders(NamedTuple):
 def _riders(mark: Watermark, turn: Turn, like: Tensor) -> _Riders:
     """Placed as a tensor is; a whole round is laid out at once, and the last two rounds are kept."""
     held, place = mark.__dict__.setdefault("_rounds", []), (turn.length, like.device, like.dtype)
-    for order, known, riders in held:
-        if order is turn.order and known == place:
-            found: _Riders = riders[turn.number]
-            return found
-    held[:] = [*held[-1:], (turn.order, place, _round(mark, turn, like))]
-    return _riders(mark, turn, like)
+    known = [i for i, (order, where, _) in enumerate(held) if order is turn.order and where == place]
+    latest = held.pop(known[0]) if known else (turn.order, place, _round(mark, turn, like))
+    held[:] = [*held[-1:], latest]
+    found: _Riders = latest[2][turn.number]
+    return found
 
 
+@torch.inference_mode(False)  # what is kept may be trained on later
 def _round(mark: Watermark, turn: Turn, like: Tensor) -> list[_Riders]:
     """All turns of a round."""
     graphs, n = mark.carriers.take(turn.order), turn.length
@@ -207,6 +207,7 @@ def _round(mark: Watermark, turn: Turn, like: Tensor) -> list[_Riders]:
     return list(map(_Riders, parts, wanted))
 
 
+@torch.inference_mode(False)
 def _usual(mark: Watermark, like: Tensor) -> _Part:
     """The mark's own ordinary inputs, placed as a tensor is."""
     held, place = mark.__dict__.setdefault("_usual", {}), (like.device, like.dtype)

@@ -111,7 +111,10 @@ def num_graphs(batch: Any) -> int:
     ptr, owners = getattr(batch, "ptr", None), getattr(batch, "batch", None)
     if ptr is not None:
         return len(ptr) - 1
-    return 1 if owners is None else int(owners.max()) + 1
+    if owners is None:
+        return 1
+    known = getattr(batch, "num_graphs", None)
+    return len(owners.bincount()) if known is None else int(known)
 
 
 def pool(rows: Tensor, batch: Any) -> Tensor:

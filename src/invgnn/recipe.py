@@ -176,7 +176,7 @@ def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
 
 def logistic_loss(standard: Tensor, bits: Tensor, margin: float) -> Tensor:
     """Mean logistic loss of the signed standardised answers short of the margin, of every row."""
-    return torch.nn.functional.softplus(2 * margin - (4 * bits - 2) * standard).mean(-1) / 2
+    return torch.nn.functional.softplus(margin - (2 * bits - 1) * standard, beta=2).mean(-1)
 
 
 def mse_loss(standard: Tensor, targets: Tensor) -> Tensor:

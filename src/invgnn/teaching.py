@@ -113,10 +113,10 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, mark: Watermark, chosen: NDArray[np.int64] | None, like: Tensor) -> Wanted:
-        """Of the chosen carriers, or all, where a tensor is; as exact, or in single precision."""
-        exact = like.dtype if like.is_floating_point() else torch.float32
+        """Of the chosen carriers, or all, where a tensor is and as exact, in single precision at least."""
+        exact = torch.promote_types(like.dtype, torch.float32)
         told = (values if chosen is None else values[chosen] for values in (mark.bits, mark.targets))
-        return cls(*(full(torch.from_numpy(values).to(like.device, exact)) for values in told))
+        return cls(*(torch.from_numpy(values).to(like.device, exact) for values in told))
 
 
 def observed_loss(
@@ -135,7 +135,7 @@ def observed_loss(
         losses.append(_answers_loss(mark, said, headless, wanted))
     if len(headless) < len(mark.readings):
         losses.append(_head_loss(mark, seen, model, carriers, wanted))
-    return mark.recipe.weight / len(mark.readings) * torch.stack(losses).sum()
+    return mark.recipe.weight / len(mark.readings) * sum(losses[1:], losses[0])
 
 
 def _measured(
@@ -171,6 +171,7 @@ def _head_loss(
     return loss + mark.recipe.penalty * gradient_penalty(said, weights)
 
 
+@torch.inference_mode(False)  # what is kept may be trained on later
 def batch_like(mark: Watermark, carriers: Graphs, like: Tensor | None, *, keep: bool) -> Any:
     """Carriers and ordinary inputs, placed as a tensor is; the whole set is made once."""
     held = mark.__dict__.setdefault("_batches", {})

@@ -204,6 +204,7 @@ class Watermark:
         """The secret's ±1 vector for an access level and a width; half of them +1 for class scores."""
 
         @cache
+        @torch.inference_mode(False)
         def derived(access: str, width: int) -> Tensor:
             stream = self.secret.derive("projection", self.bound, access, width)
             if access == "embedding":
@@ -212,12 +213,14 @@ class Watermark:
             return torch.from_numpy(signs[stream.permutation(width)])
 
         @cache
+        @torch.inference_mode(False)  # what is kept may be trained through later
         def placed(access: str, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
             return derived(access, width).to(device, dtype)
 
         def direction(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
-            known = derived(access, width)
-            return known if like is None else placed(access, width, like.dtype, like.device)
+            if like is None:
+                return derived(access, width)
+            return placed(access, width, like.dtype, like.device)
 
         return direction
 

@@ -54,7 +54,7 @@ def linear():
 @pytest.fixture(scope="module")
 def marked(motifs, draw):
     """A small model that learnt nothing but the mark."""
-    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).eval()
+    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=16).eval()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(200):
         optimiser.zero_grad()
@@ -62,7 +62,7 @@ def marked(motifs, draw):
         optimiser.step()
     model.zero_grad()
     assert mark.weigh(mark.read(model)).t == 16
-    return model, mark, Noise.like(new_model(motifs, "GIN", 1, hidden_channels=8), 0.02)
+    return model, mark, Noise.like(new_model(motifs, "GIN", 1, hidden_channels=16), 0.02)
 
 
 # --- the two ingredients ------------------------------------------------------------------------
