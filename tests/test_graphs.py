@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drawn import GAPS, item, random_graphs, same, union
 from invgnn.errors import DataError
-from invgnn.graphs import Graphs
+from invgnn.graphs import Graphs, adjacent
 
 
 def test_from_data_drops_loops_directions_and_duplicates():
@@ -178,3 +178,17 @@ def test_digest_is_stable_and_sees_every_part():
 
 def test_repr_is_one_line():
     assert repr(union(GAPS)) == "Graphs(7 graphs, 24 nodes, 20 edges, no features)"
+
+
+@given(random_graphs(), st.sampled_from([0, 1e9]))
+def test_adjacent_by_search_and_by_matrix(graphs, room):
+    """Every pair of nodes of every graph, in both orders, against networkx."""
+    g, pairs, expected = union(graphs), [], []
+    for graph, start in zip(graphs, g.ptr.tolist(), strict=False):
+        nodes = list(graph)
+        pairs += [(start + i, start + j) for i in range(len(nodes)) for j in range(len(nodes))]
+        expected += [graph.has_edge(a, b) and a != b for a in nodes for b in nodes]
+    u, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("invgnn.graphs.ROOM", room)
+        assert adjacent(g, u, v).tolist() == expected

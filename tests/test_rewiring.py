@@ -58,10 +58,14 @@ def _reference_rewire(graphs, swaps, draws, tries):
 
 
 @settings(max_examples=100)
-@given(random_graphs(), st.integers(0, 6), st.integers(1, 30), st.integers(0, 2**32))
-def test_rewiring_is_one_attempt_after_the_other(graphs, swaps, tries, seed):
+@given(
+    random_graphs(), st.integers(0, 6), st.integers(1, 30), st.integers(0, 2**32), st.sampled_from([0, 1e9])
+)
+def test_rewiring_is_one_attempt_after_the_other(graphs, swaps, tries, seed, room):
     stream, replay = Lcg(seed), Lcg(seed)
-    out, done = rewire(union(graphs), swaps, stream, tries)
+    with pytest.MonkeyPatch.context() as patch:  # edges are searched for, or looked up in matrices
+        patch.setattr("invgnn.graphs.ROOM", room)
+        out, done = rewire(union(graphs), swaps, stream, tries)
     edges, expected = _reference_rewire(graphs, swaps, replay, tries)
     assert done.tolist() == expected
     for number, one in enumerate(edges):

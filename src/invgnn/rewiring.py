@@ -6,7 +6,17 @@ import numpy as np
 
 from invgnn.counts import component_of_node
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Bools, Draws, Graphs, Ints, adjacent, offsets_of, ranges, unkey_edges
+from invgnn.graphs import (
+    Bools,
+    Draws,
+    Graphs,
+    Ints,
+    Matrices,
+    adjacent,
+    offsets_of,
+    ranges,
+    unkey_edges,
+)
 
 
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
@@ -44,6 +54,7 @@ class _Rewiring:
         self.swaps, self.nodes = swaps, g.num_nodes
         self.start, self.count = g.edge_ptr[:-1], np.diff(g.edge_ptr)
         (self.u, self.v), self.keys = g.edges.T.copy(), g.edge_keys.copy()
+        self.matrices = Matrices.of(g)
         self.done = np.zeros(g.num_graphs, dtype=np.int64)
         self.live = np.flatnonzero(self.count >= 2)
         self.stuck = self.looked_through = False
@@ -81,12 +92,19 @@ class _Rewiring:
         one, other = np.array([a, np.where(turned, d, c)]), np.array([np.where(turned, c, d), b])
         low, high = np.minimum(one, other), np.maximum(one, other)
         # No loops, no doubles; where a = c or b = d the "new" edges are the old ones, so present.
+        return np.array([low, high]), ((low < high) & ~self._present(low, high, graphs)).all(axis=0)
+
+    def _present(self, low: Ints, high: Ints, graphs: Ints) -> Bools:
+        if self.matrices is not None:
+            return self.matrices.joined(low, high)
         known = np.sort(self.keys[ranges(self.start[graphs], self.count[graphs])])
         new = low * self.nodes + high
-        present = known.take(np.searchsorted(known, new), mode="clip") == new
-        return np.array([low, high]), ((low < high) & ~present).all(axis=0)
+        return np.asarray(known.take(np.searchsorted(known, new), mode="clip") == new)
 
     def _swap(self, edges: Ints, ends: Ints) -> None:
+        if self.matrices is not None:
+            self.matrices.put(self.u[edges], self.v[edges], False)
+            self.matrices.put(ends[0], ends[1], True)
         self.u[edges], self.v[edges] = ends
         self.keys[edges] = ends[0] * self.nodes + ends[1]
 

@@ -52,7 +52,7 @@ class Stream:
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """The next `n` numbers of 64 bits, each from 8 bytes, little-endian."""
-        return np.frombuffer(self.bytes(8 * _count(n)), "<u8").astype(np.uint64)
+        return np.frombuffer(self.bytes(8 * _count(n)), "<u8").astype(np.uint64, copy=False)
 
     def below(self, bounds: ArrayLike) -> NDArray[np.int64]:
         """For each bound a number from 0 to bound - 1, exactly uniform, in an array of that shape.
@@ -66,14 +66,13 @@ class Stream:
                 "every bound must be a whole number from 1 to 2^63 - 1", "Check the bounds."
             )
         flat = given.astype(np.uint64).ravel()
-        result = np.zeros(flat.size, np.int64)
-        left = np.arange(flat.size)
+        word = self.words(flat.size)
+        result = (word % flat).astype(np.int64)
+        left = _incomplete(word, flat)
         while left.size:
             bound, word = flat[left], self.words(left.size)
-            excess = (np.uint64(0) - bound) % bound  # 2^64 mod bound, without leaving 64 bits
-            good = word <= np.uint64(2**64 - 1) - excess
-            result[left[good]] = (word[good] % bound[good]).astype(np.int64)
-            left = left[~good]
+            result[left] = word % bound
+            left = left[_incomplete(word, bound)]
         return result.reshape(given.shape)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
@@ -94,6 +93,14 @@ class Stream:
         if _count(m) % 2 or m == 0:
             raise ParameterError(f"{m} bits cannot be balanced", "Use an even number, at least 2.")
         return (self.permutation(m) < m // 2).astype(np.int64)
+
+
+def _incomplete(words: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Which words fall into the incomplete last run of `bound` numbers below 2^64."""
+    top = np.flatnonzero(words > np.uint64(0) - bounds)  # it begins above 2^64 - bound: hardly ever
+    bound = bounds[top]
+    excess = (np.uint64(0) - bound) % bound  # 2^64 mod bound, without leaving 64 bits
+    return top[words[top] > np.uint64(2**64 - 1) - excess]
 
 
 class Secret:
