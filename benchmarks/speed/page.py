@@ -100,23 +100,19 @@ def _draw_settings(figures: list[Figure], path: Path) -> None:
     for kind, place, marker in (("as trained", 0, "o"), ("after fine-tuning at 0.01", 1, "s")):
         bits = [float(f.note.split("; ")[place].split()[0]) for f in figures]
         axes.scatter([f.value for f in figures], bits, marker=marker, label=kind, zorder=3)
-    for f in figures:
+    names = []
+    for number, f in enumerate(sorted(figures, key=lambda f: f.value), 1):  # names would cover each other
         top, low = (float(part.split()[0]) for part in f.note.split("; ")[:2])
         axes.plot([f.value] * 2, [low, top], color="0.8", linewidth=1, zorder=1)
         weight = "bold" if f.what == "default" else "normal"
-        axes.annotate(
-            f.what,
-            (f.value, top),
-            (0, 5),
-            textcoords="offset points",
-            rotation=35,
-            fontsize=8,
-            weight=weight,
-        )
+        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(str(number), (f.value, top), fontsize=9, weight=weight, **place)
+        names.append(f"{number:>2}  {f.what}")
+    axes.text(1.02, 1, "\n".join(names), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
     axes.set(
-        xlabel="training time, times that of the unmarked model", ylabel="evidence (bits)", ylim=(0, 165)
+        xlabel="training time, times that of the unmarked model", ylabel="evidence (bits)", ylim=(0, 140)
     )
-    axes.set_xlim(0.9, 1.2 * max(f.value for f in figures))
+    axes.set_xlim(0.9, 1.05 * max(f.value for f in figures))
     axes.set_title("What a mark costs and buys: PROTEINS-GIN, one seed")
     axes.grid(alpha=0.3)
     axes.legend(loc="center right", frameon=False)
