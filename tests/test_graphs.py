@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn import GAPS, item, random_graphs, same, union
+from invgnn.adjacency import adjacent
 from invgnn.errors import DataError
-from invgnn.graphs import Graphs, adjacent
+from invgnn.graphs import Graphs
 
 
 def test_from_data_drops_loops_directions_and_duplicates():
@@ -190,5 +191,5 @@ def test_adjacent_by_search_and_by_matrix(graphs, room):
         expected += [graph.has_edge(a, b) and a != b for a in nodes for b in nodes]
     u, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("invgnn.graphs.ROOM", room)
+        patch.setattr("invgnn.adjacency.ROOM", room)
         assert adjacent(g, u, v).tolist() == expected

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from invgnn.graphs import Bools, Floats, Graphs, Ints, adjacent, offsets_of, ranges, sum_runs
+from invgnn.adjacency import adjacent
+from invgnn.graphs import Bools, Floats, Graphs, Ints, offsets_of, ranges, sum_runs
 
 HUBS = 8
 """Wedges per edge, in the order of the node numbers, from which it pays to order nodes by degree."""

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from invgnn.adjacency import Matrices, adjacent
 from invgnn.counts import component_of_node
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import (
-    Bools,
-    Draws,
-    Graphs,
-    Ints,
-    Matrices,
-    adjacent,
-    offsets_of,
-    ranges,
-    unkey_edges,
-)
+from invgnn.graphs import Bools, Draws, Graphs, Ints, offsets_of, ranges, unkey_edges
 
 
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
