@@ -162,9 +162,8 @@ def test_both_channels_count_as_in_a_verdict(leaning, web):
     for row, net in zip(rows, (model, Prune(0.5)(model, web)), strict=False):
         for access in ("embedding", "logits"):
             verdict = verify(net, mark, access=access, data=web.data)
-            paid = max(
-                0, row.at(access).evidence - math.log2(3)
-            )  # a verdict pays for all readings declared
+            # A verdict pays for all three readings declared.
+            paid = max(0, row.at(access).evidence - math.log2(3))
             assert verdict.evidence_bits == pytest.approx(paid)
             assert row.at(access).function == verdict.channels["function"]["evidence_bits"]
         assert row.at("labels").function is None

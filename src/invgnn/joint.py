@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 16
 """Fewer task graphs say too little about the spread of answers: the mark's own ordinary ones ride along."""
-_KNOWN = {"x", "edge_index", "batch", "ptr"} | {"y", "n_id", "e_id"}
+_KNOWN = {"x", "edge_index", "batch", "ptr", "y", "n_id", "e_id"}
 """What is mixed; and labels, and numbers that PyG's loaders note for themselves."""
 
 

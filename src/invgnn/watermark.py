@@ -204,23 +204,18 @@ class Watermark:
         """The secret's ±1 vector for an access level and a width; half of them +1 for class scores."""
 
         @cache
-        @torch.inference_mode(False)
-        def derived(access: str, width: int) -> Tensor:
+        @torch.inference_mode(False)  # what is kept may be trained through later
+        def derived(access: str, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
             stream = self.secret.derive("projection", self.bound, access, width)
             if access == "embedding":
-                return torch.from_numpy(np.array(stream.signs(width), dtype=np.float64))
-            signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)
-            return torch.from_numpy(signs[stream.permutation(width)])
-
-        @cache
-        @torch.inference_mode(False)  # what is kept may be trained through later
-        def placed(access: str, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-            return derived(access, width).to(device, dtype)
+                signs = np.array(stream.signs(width), dtype=np.float64)
+            else:
+                signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)[stream.permutation(width)]
+            return torch.from_numpy(signs).to(device, dtype)
 
         def direction(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
-            if like is None:
-                return derived(access, width)
-            return placed(access, width, like.dtype, like.device)
+            like = torch.zeros((), dtype=torch.float64, device="cpu") if like is None else like
+            return derived(access, width, like.dtype, like.device)
 
         return direction
 
