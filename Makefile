@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA := $(firstword $(wildcard ../shared/datasets))
 export INVGNN_DATA ?= $(if $(DATA),$(abspath $(DATA)))
 
-.PHONY: help venv demo test lint test-slow test-rounding clean
+.PHONY: help venv demo test lint test-slow test-rounding mutants clean
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -15,7 +15,17 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
-venv: $(VENV)/.done  ## build .venv with the invgnn command
+# Once, and never in the way: a browser for the one test that looks at a page in one.
+APT := DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o DPkg::Lock::Timeout=60
+CHROMIUM := $(APT) install -y --no-install-recommends chromium
+$(VENV)/.browser: | $(VENV)/.done
+	@has() { command -v chromium || command -v chromium-browser; } >/dev/null 2>&1; \
+	root() { test "$$(id -u)" = 0 && command -v apt-get; }; \
+	has || { root && { $(CHROMIUM) || { $(APT) update && $(CHROMIUM); }; }; } </dev/null >/dev/null 2>&1; \
+	has || echo "no chromium: browser tests will be skipped; to run them: apt-get install chromium"
+	@touch $@
+
+venv: $(VENV)/.done $(VENV)/.browser  ## build .venv with the invgnn command
 
 demo: venv  ## the whole way of a mark on a generated task, in two minutes
 	$(BIN)/invgnn demo --overwrite
@@ -35,6 +45,9 @@ test-slow: venv  ## statistical checks that take minutes to hours
 test-rounding: venv  ## the tests as older processors would round: what is learnt must hold by a margin
 	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
+
+mutants: venv  ## break the core on purpose, one line at a time: do the tests see it? (hours, resumable)
+	$(BIN)/python tests/mutants.py
 
 clean:  ## remove what make made
 	rm -rf $(VENV) demo-out

@@ -2,23 +2,28 @@
 
     make false-positives
 
-Every unmarked or foreign model is read with 200 marks drawn from scratch (fresh secret, fresh carriers) at
-every access level that claims the exact null, and with 50 further random keys per mark. If the null is
-exact, rejections at level a are at most a binomial count with probability a.
+Every unmarked or foreign model is read with 200 marks drawn from scratch (fresh secret, fresh carriers)
+at every access level that claims the exact null, as `verify` reads it (all levels at once, all tests paid
+for), the same served with its class columns shuffled and an empty class in front, and by the score
+channel; and with 50 further random keys, or directions, per mark. If the null is exact, rejections at
+level a are at most a binomial count with probability a.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import trials
 from scipy.stats import binomtest, rankdata
 
 LEVELS = (0.1, 0.01, 0.001)
-DERIVATIONS, DRAWS, EPOCHS = 200, 50, 50
+DERIVATIONS, DRAWS, EPOCHS, FEATURES = 200, 50, 50, 32
 PATH = trials.RESULTS / "false_positives.csv"
+ALL, SHUFFLED, CHANNEL = "all levels", "all levels, columns shuffled", "score channel"
 
 
 def suspects() -> Iterator[dict[str, Any]]:
@@ -34,7 +39,7 @@ def suspects() -> Iterator[dict[str, Any]]:
 
 
 def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
-    """Train one suspect and read it with many marks; one row per access level."""
+    """Train one suspect and read it with many marks; one row per way of reading it."""
     from invgnn.carriers import Reference, Sampler
     from invgnn.secret import Secret, public_stream
     from invgnn.tasks import load_task, parse_setting
@@ -44,28 +49,110 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     reference = Reference.of(task.data)
     model, accuracy = train_suspect(task, setting, seed, kind, reference)
     accesses = ("perception",) if "head" in kind else ("embedding", "logits", "labels")
-    full: dict[str, list[float]] = {a: [] for a in accesses}
-    drawn: dict[str, list[float]] = {a: [] for a in accesses}
+    full: dict[str, list[float]] = {}
+    drawn: dict[str, list[float]] = {}
+    served = shuffled(model, task.num_classes, seed)
+    marks = []
     for i in range(DERIVATIONS):
         secret = Secret(public_stream("false positives", setting, seed, kind, i).bytes(32))
         how: dict[str, Any] = {"access": accesses, "classes": task.num_classes}
         mark = Watermark.draw(secret, reference, sampler=Sampler(lenders=None), **how)
-        for access in accesses:
-            answers = mark.read(model, access)
-            full[access].append(mark.weigh(answers).log_p)
-            keys = public_stream("bit draws", setting, seed, kind, access, i)
-            threshold = 0.5 if access in {"perception", "labels"} else None
-            drawn[access] += [
-                _log_p(answers.carriers, keys.balanced(mark.m), threshold) for _ in range(DRAWS)
-            ]
+        keys = public_stream("bit draws", setting, seed, kind, i)
+        others = [keys.balanced(mark.m) for _ in range(DRAWS)]
+        found = readings(mark, model, served, accesses)
+        each = {id(one): one for ways in found.values() for way in ways for one in way}
+        laws = {name: [_log_p(one, key) for key in (mark.bits, *others)] for name, one in each.items()}
+        for name, ways in found.items():  # the law of one set of answers is tabulated once for all keys
+            log_ps = paid(mark, [[laws[id(one)] for one in way] for way in ways])
+            full.setdefault(name, []).append(log_ps[0])
+            drawn.setdefault(name, []).extend(log_ps[1:])
+        marks.append(mark)
+    if "head" not in kind:
+        full[CHANNEL], drawn[CHANNEL] = channel_of(model, task, marks, setting, seed, kind)
     return [
         {"setting": setting, "seed": seed, "kind": kind, "access": a, "test_accuracy": round(accuracy, 4)}
         | {"derivations": len(full[a]), "draws": len(drawn[a])}
         | {f"full_{x:g}": int(sum(p <= math.log(x) for p in full[a])) for x in LEVELS}
         | {f"draws_{x:g}": int(sum(p <= math.log(x) for p in drawn[a])) for x in LEVELS}
         | {"least_log10_p": round(min(full[a] + drawn[a]) / math.log(10), 2)}
-        for a in accesses
+        for a in full
     ]
+
+
+def readings(mark: Any, model: Any, served: Any, accesses: tuple[Any, ...]) -> dict[str, list[list[Any]]]:
+    """By name of the row: the answers at every level, for each way to read the columns."""
+    found: dict[str, list[list[Any]]] = {}
+    replies = mark.ask(model)
+    ways = [
+        [mark.answers(replies, mark.reading(a), columns) for a in accesses]
+        for columns in replies.alignments
+    ]
+    found |= {a: [[answers]] for a, answers in zip(accesses, ways[0], strict=True)}
+    if len(accesses) > 1:
+        found[ALL] = ways
+        replies = mark.ask(served)
+        found[SHUFFLED] = [
+            [mark.answers(replies, mark.reading(a), columns) for a in accesses if a != "embedding"]
+            for columns in replies.alignments
+        ]
+    return found
+
+
+def paid(mark: Any, ways: list[list[list[float]]]) -> list[float]:
+    """For every key the log p of the best answers, times the number of tests, as `examine` has it."""
+    from invgnn import null
+
+    declared = len(mark.readings) if len(ways) > 1 or len(ways[0]) > 1 else 1
+    least = np.min([level for way in ways for level in way], axis=0).tolist()
+    return [null.log_p_times(one, declared * len(ways)) for one in least]
+
+
+def shuffled(model: Any, classes: int, seed: int) -> Any:
+    """The model served with an empty class in front and all columns in another order."""
+    import torch
+
+    from invgnn.forward import call
+
+    order = np.random.default_rng(seed).permutation(classes + 1)
+
+    def serve(batch: Any) -> Any:
+        with torch.no_grad():
+            scores = call(model.eval(), batch).softmax(-1)
+        return torch.cat([torch.zeros_like(scores[:, :1]), scores], 1)[:, order]
+
+    return serve
+
+
+def channel_of(
+    model: Any, task: Any, marks: list[Any], setting: str, seed: int, kind: str
+) -> tuple[list[float], list[float]]:
+    """The log p of the score channel: a direction from every mark's secret, and random ones.
+
+    Inputs, features and scores from before (of a fresh model) stay: they are fixed before any direction.
+    """
+    from invgnn.channel import Channel, Memory, gaussians, said_of
+    from invgnn.inputs import Inputs
+    from invgnn.secret import public_stream
+    from invgnn.tasks import new_model, parse_setting
+
+    inputs = Inputs.of(task.data)
+    memory = Memory.of(new_model(task, parse_setting(setting)[1], seed + 1000), inputs)
+    stream = public_stream("direction", setting, seed, kind)
+    first = Channel.draw(stream, marks[0].direction, inputs, FEATURES, 1.0, memory.scores)
+    scores, axes = said_of(model, inputs), first.features.axes.numpy()
+    followed: dict[tuple[float, ...], Any] = {}
+    full, drawn = [], []
+    for mark in marks:
+        signs = tuple(mark.direction("logits", scores.shape[1]).tolist())
+        if signs not in followed:  # a secret picks one of few halves of the classes
+            followed[signs] = replace(first, signs=mark.direction).followed(scores)
+        own = mark.secret.derive("function", mark.bound, memory.digest())
+        for kept, draws, count in ((full, own, 1), (drawn, stream, DRAWS)):
+            for _ in range(count):
+                shadow = axes.T @ gaussians(draws, len(axes))
+                channel = replace(first, direction=shadow / np.linalg.norm(shadow))
+                kept.append(channel.compare(*followed[signs], len(scores)).log_p)
+    return full, drawn
 
 
 def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any) -> tuple[Any, float]:
@@ -91,10 +178,11 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
     return model, history.test_acc
 
 
-def _log_p(answers: Any, bits: Any, threshold: float | None) -> float:
-    """The combined log p; answers far from every level are not worth the exact sum."""
+def _log_p(found: Any, key: Any) -> float:
+    """The combined log p of answers; those far from every level are not worth the exact sum."""
     from invgnn import null
 
+    answers, bits, threshold = found.carriers, key, 0.5 if found.reading.binary else None
     said = null.decode(answers, threshold)
     m = len(bits)
     t = null.log_p_matches(null.matches(said, bits), m, int(said.sum()))
@@ -110,7 +198,7 @@ def summary() -> str:
     """The table of counts and exact binomial tests, in Markdown."""
     rows = trials.read(PATH)
     lines = [
-        "| models | access | fresh marks | level | rejections | p | random keys | rejections | p |",
+        "| models | read at | fresh marks | level | rejections | p | random keys | rejections | p |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for kind, access in dict.fromkeys((r["kind"], r["access"]) for r in rows):

@@ -24,10 +24,12 @@ from invgnn import attacks, edits
 from invgnn.attacks import Attack, Collude, Endpoint
 from invgnn.batches import accuracy
 from invgnn.carriers import Sampler
+from invgnn.context import FORMAT
 from invgnn.edits import Edit
 from invgnn.edits.layers import fresh_twin
+from invgnn.examine import examine
 from invgnn.models import load_model, save_model
-from invgnn.query import digest_model
+from invgnn.provenance import digest_model
 from invgnn.recipe import Recipe
 from invgnn.stress import RELEASED, Row, knowledge, stress
 from invgnn.tasks import Task, load_task, parse_setting
@@ -68,7 +70,7 @@ def owned(setting: str, seed: int, owner: str = "owner") -> Owned:
 def folder() -> Path:
     """Where models are kept: `INVGNN_CACHE`, or the machine's scratch; other defaults, other folders."""
     base = Path(os.environ.get("INVGNN_CACHE") or Path(tempfile.gettempdir()) / "invgnn-models")
-    made_by = json.dumps([__version__, torch.__version__, Recipe().record(), Sampler().record()])
+    made_by = json.dumps([__version__, FORMAT, torch.__version__, Recipe().record(), Sampler().record()])
     place = base / hashlib.sha256(made_by.encode()).hexdigest()[:12]
     place.mkdir(parents=True, exist_ok=True)
     return place
@@ -181,7 +183,9 @@ def _reading(mark: Watermark, made: nn.Module, row: Row, access: Any) -> dict[st
     found = row.at(access)
     if found is None:
         return dict.fromkeys(("access", *names, "certain"), "") | {"access": access}
-    answers = mark.read(made.forward if isinstance(made, Endpoint) else made, access)
+    seen = examine(mark, made.serve if isinstance(made, Endpoint) else made)
+    answers = next(level.answers for level in seen.levels if level.access == access)
+    assert answers is not None  # it was read before
     margins = signed_margins(squash(answers), mark.bits)
     values = (
         round(found.evidence, 2),

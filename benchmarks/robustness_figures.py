@@ -39,12 +39,12 @@ MOST = 124.0  # bits that 128 carriers can give, rounded up
 KILLSHOTS = ("channel scrub 40%", "zero last layer", "KD-kill", "FT-clean 20 epochs")
 FAMILIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "prune, round, add noise": ("#56b4e9", "o", ("prune", "8-", "4-", "fp16", "bf16", "noise", "re-est")),
-    "permute, rescale": ("#0072b2", "D", ("permute", "rescale")),
+    "permute, rescale, widen": ("#0072b2", "D", ("permute", "rescale", "idle")),
     "fine-tune": ("#e69f00", "s", ("fine-tune", "retrain", "FT-clean", "soften")),
     "distil, extract": ("#d55e00", "v", ("distil", "extract", "KD-kill")),
     "scrub, zero": ("#000000", "X", ("channel scrub", "zero")),
     "overwrite, unlearn": ("#cc79a7", "P", ("overwrite", "unlearn")),
-    "serve, collude": ("#009e73", "^", ("serve", "average")),
+    "serve, refuse, collude": ("#009e73", "^", ("serve", "refuse", "average")),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from statistics import mean, median
@@ -16,8 +18,16 @@ ROUNDED = ("8-bit", "4-bit", "fp16", "bf16")
 STEADY = (*PRUNED, *CUT, *ROUNDED, "noise 10%", "noise 30%", "re-estimate norms")
 GENTLE, HARSH = "fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01"
 SAME = ("permute units", "rescale units by up to 4")
+IDLE = "idle hidden unit"
+FORMS = (
+    *("serve classes rolled by one", "serve classes shuffled", "serve percentages"),
+    *("serve with an empty class in front", "serve with an empty class behind"),
+    *("serve log-odds of class 0", "serve log-odds of class 1", "serve log-probabilities"),
+)
+"""Forms in which a served copy says everything that it knows, only otherwise."""
 HARD = [(change, access) for change in (*STEADY, GENTLE) for access in ACCESSES]
-HARD += [(HARSH, "embedding"), *((change, "logits") for change in SAME)]
+HARD += [(HARSH, "embedding"), *((change, "logits") for change in (*SAME, *FORMS))]
+HARD += [(IDLE, access) for access in ACCESSES]
 PAPER_WM_ACC = {"PROTEINS/GIN": 89.8, "NCI1/GIN": 97.8, "Cora/GCN": 98.9} | {
     "Cora/GraphSAGE": 98.5,
     "Cora/SGC": 98.6,
@@ -73,6 +83,17 @@ def removed(table: Table, setting: str, change: str) -> list[str]:
     return [access for access, bits in found.items() if bits and median(bits) < NEEDED]
 
 
+def refuses(table: Table, setting: str, change: str) -> bool:
+    """Whether, at every seed, carriers were refused so often that a verdict at α = 10⁻⁶ says so."""
+    from invgnn.examine import Refusal
+    from invgnn.watermark import ORDINARY
+
+    rows = table.get((setting, change, "logits"), [])
+    counts = [(re.search(r"refused (\d+) carriers, (\d+) others", r["note"]), r.get("m")) for r in rows]
+    told = [Refusal(int(c[1]), int(c[2]), int(m), ORDINARY) for c, m in counts if c and m]
+    return 0 < len(told) == len(rows) and all(one.log_p <= math.log(1e-6) for one in told)
+
+
 def least_headroom(
     table: Table, setting: str, access: str, wanted: Callable[[dict[str, str]], bool]
 ) -> tuple[list[float], str]:
@@ -120,6 +141,8 @@ def _removal(table: Table, setting: str, change: str) -> str:
         return "not applied"
     read = [access for access in ACCESSES if evidence(table, setting, change, access)]
     where = "removed" if gone == read else f"removed at {gone[0]}" if gone else "held"
+    if gone and refuses(table, setting, change):
+        where = "refuses carriers"
     return f"{where}, {paid:+.1f}"
 
 
@@ -181,6 +204,7 @@ def change_table(table: Table, setting: str, changes: Sequence[str]) -> str:
         room = " / ".join(f"{median(r):+.0f}" for r in rooms if r)
         paid = cost(table, setting, change)
         last = rows[0]["note"] if paid is None else f"{paid:+.1f}"
+        last += ", refuses carriers" * refuses(table, setting, change)
         if change == RELEASED:
             last = f"{mean(float(r['accuracy']) for r in rows):.1%}"
         lines.append(_line(change, rows[0]["knows"], *bits, room, last))

@@ -16,17 +16,21 @@ import torch
 from torch import nn
 
 import invgnn.attacks
-from invgnn import edits
+from invgnn import edits, null
 from invgnn.attacks import (
+    FORMS,
     Attack,
     ChannelScrub,
     Collude,
     Endpoint,
     Extract,
+    Format,
     FTClean,
     KDKill,
     Overwrite,
+    Refuse,
     Serve,
+    Serving,
     Soften,
     Unlearn,
     ZeroHead,
@@ -35,33 +39,39 @@ from invgnn.attacks import (
     suite,
 )
 from invgnn.attacks.attack import Knowledge
+from invgnn.attacks.refuse import Wary
 from invgnn.attacks.registry import pick, pick_all, slug
 from invgnn.attacks.rival import own_marks, own_secret
 from invgnn.attacks.scrub import use
 from invgnn.attacks.unlearn import neutral
 from invgnn.batches import accuracy
-from invgnn.edits import FineTune, PermuteUnits, PruneChannels, RescaleUnits
+from invgnn.carriers import Reference
+from invgnn.edits import FineTune, IdleUnit, PermuteUnits, PruneChannels, RescaleUnits
 from invgnn.edits.layers import last_layer, scores, some_inputs
 from invgnn.errors import EditError, ParameterError, SuspectError
 from invgnn.forward import observe, to_batch
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
 from invgnn.randomness import seeded
-from invgnn.reading import Reading, pooled
+from invgnn.reading import Reading, log_scores, pooled
+from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.testing import check_edit
 from invgnn.training import train
 from invgnn.units import hidden_units
 from invgnn.verdict import verify
+from invgnn.watermark import Watermark
 
 ATTACKS = [
     *(ChannelScrub(0.3), ZeroHead(), ZeroHead("perception"), KDKill(epochs=1), FTClean(1), Soften(1)),
     *(Overwrite(m=8, epochs=1), Unlearn(2, 8, epochs=1)),
     *(Extract(0.5, epochs=1), Extract(1.0, "labels", student="half", epochs=1)),
     *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(noise=0.5, digits=3)),
+    *map(Format, FORMS),
+    *(Refuse(instead, secrets=1, m=8, epochs=1) for instead in ("NaN", "an error")),
     Collude(nn.Linear(1, 1)),
 ]
-SERVED = [attack for attack in ATTACKS if isinstance(attack, Serve)]
+SERVED = [attack for attack in ATTACKS if isinstance(attack, Serving)]
 
 
 @pytest.fixture(params=["graph", "node"])
@@ -107,7 +117,8 @@ def kinds():
         __import__(f"invgnn.attacks.{module.name}")
     held = [value for name, module in sys.modules.items() if name.startswith("invgnn.attacks")
             for value in vars(module).values()]  # fmt: skip
-    return {kind for kind in held if inspect.isclass(kind) and issubclass(kind, Attack)} - {Attack}
+    found = {kind for kind in held if inspect.isclass(kind) and issubclass(kind, Attack)}
+    return {kind for kind in found if not inspect.isabstract(kind)}
 
 
 def test_every_attack_there_is_runs_through_the_contract():
@@ -369,11 +380,11 @@ def test_an_endpoint_gives_scores_and_nothing_else(serving, both, draw):
     assert not list(endpoint.parameters())
     assert not list(endpoint.buffers())
     with pytest.raises(SuspectError, match="scores only"):
-        mark.read(endpoint.forward, "embedding")
+        mark.read(endpoint.serve, "embedding")
     with pytest.raises(SuspectError):
         mark.read(endpoint, "embedding")
-    assert verify(endpoint.forward, mark).access == "logits"
-    first, second = (mark.read(endpoint.forward, "logits").carriers for _ in range(2))
+    assert verify(endpoint.serve, mark).access in {"logits", "labels"}
+    first, second = (mark.read(endpoint.serve, "logits").carriers for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert 0 <= accuracy(endpoint, both, both.test) <= 1
 
@@ -399,9 +410,195 @@ def test_what_is_blurred(both):
 def test_temperature_changes_no_order(motifs, draw):
     """Of two classes, the projection is one log-odds, and ranks see its order alone."""
     model, mark = small(motifs), draw(access="logits")
-    plain, warm = (mark.read(net) for net in (model, Serve(temperature=10)(model, motifs).forward))
+    plain, warm = (mark.read(net) for net in (model, Serve(temperature=10)(model, motifs).serve))
     assert mark.weigh(warm).log_p == pytest.approx(mark.weigh(plain).log_p)
     assert warm.carriers.std() == pytest.approx(plain.carriers.std() / 10)
+
+
+# --- answers in a form that nobody expects --------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_customers_who_know_the_form_lose_nothing(form):
+    for classes in (2,) if "odds" in form else (2, 3, 7):
+        logs = torch.randn(50, classes, generator=torch.Generator().manual_seed(0)).double().log_softmax(-1)
+        with seeded(classes):
+            wire = FORMS[form](classes)
+        read = wire.decode(wire.encode(logs))
+        assert read.shape == logs.shape
+        assert read.argmax(-1).equal(logs.argmax(-1))
+        if "label" not in form:
+            ours, theirs = log_scores(read).log_softmax(-1), logs
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_what_the_forms_send():
+    p = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]]).double()
+
+    def sent(form, given=p):
+        with seeded(0):
+            return FORMS[form](given.shape[1]).encode(given.log())
+
+    def close(form, wanted, given=p):
+        torch.testing.assert_close(sent(form, given), torch.as_tensor(wanted).double())
+
+    close("classes rolled by one", [[0.7, 0.1, 0.2], [0.2, 0.5, 0.3]])
+    close("with an empty class in front", [[0, 0.1, 0.2, 0.7], [0, 0.5, 0.3, 0.2]])
+    close("with an empty class behind", [[0.1, 0.2, 0.7, 0], [0.5, 0.3, 0.2, 0]])
+    close("percentages", 100 * p)
+    close("log-probabilities", p.log())
+    close(
+        "log-odds of class 0", [np.log(4), np.log(1 / 3)], torch.tensor([[0.8, 0.2], [0.25, 0.75]]).double()
+    )
+    close(
+        "log-odds of class 1", [np.log(1 / 4), np.log(3)], torch.tensor([[0.8, 0.2], [0.25, 0.75]]).double()
+    )
+    shuffled = sent("classes shuffled")
+    assert shuffled.sort(-1).values.allclose(p.sort(-1).values)
+    assert not (shuffled == p).any()
+    names = sent("label names", torch.eye(3).double())
+    assert names.dtype.kind == "U"
+    assert sorted(names, reverse=True) == names.tolist()
+    assert sent("label numbers", torch.eye(3).double()).tolist() == [30, 20, 10]
+
+
+def coloured(motifs, classes):
+    """A task that is easy: every second node of a graph has the colour of its class."""
+    rng, graphs = np.random.default_rng(classes), []
+    for number, graph in enumerate(motifs.graphs):
+        twin, nodes, y = copy.copy(graph), int(graph.num_nodes), number % classes
+        colours = np.where(rng.random(nodes) < 0.5, y, rng.integers(4, size=nodes))
+        twin.x, twin.y = torch.eye(4)[torch.from_numpy(colours)], torch.tensor([y])
+        graphs.append(twin)
+    return replace(motifs, graphs=graphs, num_classes=classes)
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def marked(request, motifs):
+    """A task with so many classes, a mark, and a model that was taught it."""
+    task = coloured(motifs, request.param)
+    mark = Watermark.draw(Secret(b"k" * 32), task.data, m=32)
+    model = new_model(task, "GIN", 0, hidden_channels=16)
+    train(model, task, mark, epochs=40)
+    return task, mark, model
+
+
+def bits(suspect, mark):
+    return verify(suspect, mark, access="logits").evidence_bits
+
+
+def unaligned_bits(serve, mark, classes):
+    """As marks were read once: the first columns as they come."""
+    order, log_probabilities = mark._order, mark.ask(serve).logs[:, :classes].numpy()
+    said = np.empty(len(order))
+    said[order] = log_probabilities @ mark.direction("logits", classes).numpy()
+    return null.log_p(said[: mark.m], mark.bits, mark.context["statistic"], None).bits()
+
+
+def test_a_form_takes_at_most_the_bit_that_finding_it_costs(marked):
+    task, mark, model = marked
+    plain, right = bits(model, mark), accuracy(model, task, task.test)
+    labels = bits(Serve(top=True)(model, task).serve, mark)
+    assert plain > 20
+    for form in FORMS:
+        if "odds" in form and task.num_classes > 2:
+            with pytest.raises(EditError, match="4 classes"):
+                Format(form)(model, task)
+            continue
+        endpoint = Format(form)(model, task)
+        whole = labels if "label" in form else plain
+        assert whole - 1.001 < bits(endpoint.serve, mark) < whole + 0.001, form
+        assert accuracy(endpoint, task, task.test) == right, form
+
+
+def test_a_reader_who_takes_columns_as_they_come_is_fooled(marked):
+    """What the forms are for; if this fails, they test nothing."""
+    task, mark, model = marked
+    classes = task.num_classes
+    plain = Format("log-probabilities")(model, task).serve
+    assert unaligned_bits(plain, mark, classes) > 20
+    fooling = ["classes rolled by one", "classes shuffled", "with an empty class in front"]
+    for form in [*fooling, "log-odds of class 0"] if classes == 2 else fooling:
+        left = unaligned_bits(Format(form)(model, task).serve, mark, classes)
+        assert left < (1 if classes == 2 else 14), form  # with two classes every answer is turned round
+
+
+def test_an_idle_unit_takes_no_evidence(marked):
+    task, mark, model = marked
+    wide = IdleUnit()(model, task)
+    for access in ("embedding", "logits"):
+        one, other = (mark.read(net, access) for net in (model, wide))
+        assert mark.weigh(other).bits() == pytest.approx(mark.weigh(one).bits())
+    assert accuracy(wide, task, task.test) == accuracy(model, task, task.test)
+
+
+# --- no answer to carriers ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(motifs):
+    """A task, a model, an endpoint that knows carriers, and the owner's mark, which it does not."""
+    task = coloured(motifs, 2)
+    model = new_model(task, "GIN", 0, hidden_channels=16)
+    endpoint = Refuse("NaN", m=8, epochs=10)(model, task)
+    return task, model, endpoint, Watermark.draw(Secret(b"k" * 32), task.data, m=64)
+
+
+def test_the_thief_tells_strangers_carriers_from_ordinary_graphs(guarded):
+    task, model, endpoint, mark = guarded
+    detector, _ = endpoint._guard
+    assert detector(to_batch(mark.carriers)).double().mean() > 0.7
+    trained = Reference.of(task.data).graphs
+    assert detector(to_batch(trained)).double().mean() <= 0.01
+    alone = [bool(detector(to_batch(mark.carriers.take([number])))) for number in range(16)]
+    assert alone == detector(to_batch(mark.carriers))[:16].tolist()  # a batch changes nothing
+    again = Refuse("NaN", m=8, epochs=10)(model, task)._guard[0]
+    assert again.threshold == detector.threshold
+    assert not changed(again.net, detector.net)
+
+
+@pytest.mark.parametrize("instead", ["NaN", "an error"])
+def test_a_refusal_is_counted_and_named(instead, guarded):
+    task, model, endpoint, mark = guarded
+    wary = Wary(model, endpoint._guard[0], instead)
+    odd = int(endpoint._guard[0](to_batch(mark.carriers)).sum())
+    usual = int(endpoint._guard[0](to_batch(mark.ordinary)).sum())
+    verdict = verify(wary.serve, mark)
+    assert verdict.status == "inconclusive"
+    assert f"refused {odd} of 64 carriers and {usual} of 64 ordinary inputs" in verdict.reasons[0]
+    assert abs(accuracy(wary, task, task.test) - accuracy(model, task, task.test)) <= 0.051  # one of 20
+
+
+def test_large_marks_are_refused_alike(guarded):
+    task, model, endpoint, _ = guarded
+    mark = Watermark.draw(Secret(b"k" * 32), task.data, m=256)
+    verdict = verify(Wary(model, endpoint._guard[0], "an error").serve, mark)
+    assert verdict.status == "inconclusive"
+    assert "of 256 carriers" in verdict.reasons[0]
+
+
+def test_a_constant_hides_the_mark_and_is_no_error(guarded):
+    _, model, endpoint, mark = guarded
+    wary = Wary(model, endpoint._guard[0], "a constant")
+    said = wary.serve(to_batch(mark.carriers))
+    assert (said == 0.5).all(1).equal(endpoint._guard[0](to_batch(mark.carriers)))
+    assert verify(wary.serve, mark).status in {"inconclusive", "not shown"}
+    batch = to_batch(mark.ordinary)
+    assert wary(batch).equal(wary.serve(batch))
+
+
+def test_who_refuses_nodes_refuses_their_graphs(web, draw):
+    """A node task: rows are nodes, and its one graph, far larger than a carrier, is always answered."""
+    model, mark = new_model(web, "GCN", 0, hidden_channels=8), draw("node", m=32)
+    endpoint = Refuse("NaN", m=8, epochs=3)(model, web)
+    detector, batch = endpoint._guard[0], to_batch(mark.carriers)
+    odd = detector(batch)
+    assert odd.double().mean() > 0.5
+    assert endpoint.serve(batch).isnan().any(1).equal(odd[batch.batch])
+    assert accuracy(endpoint, web, web.test) == accuracy(model, web, web.test)
+    verdict = verify(endpoint.serve, mark)
+    assert verdict.status == "inconclusive"
+    assert f"refused {int(odd.sum())} of 32 carriers" in verdict.reasons[0]
 
 
 # --- names, plug-ins, senseless arguments ---------------------------------------------------------
@@ -469,6 +666,10 @@ def test_plugins_come_after_the_suite(tmp_path, monkeypatch):
         lambda: Serve(digits=0),
         lambda: Serve(temperature=0),
         lambda: Serve(noise=-1),
+        lambda: Format("in Latin"),
+        lambda: Refuse("silence"),
+        lambda: Refuse(m=7),
+        lambda: Refuse(secrets=0),
         Collude,
         lambda: Collude("another"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import stat
 import subprocess
 import sys
 import termios
+import traceback
 from pathlib import Path
 
 import pytest
@@ -21,18 +23,21 @@ from torch_geometric.data import Batch
 from typer.testing import CliRunner
 
 from invgnn import files, tasks
-from invgnn.cli import app
+from invgnn.cli import app, console
+from invgnn.errors import FileError
 from invgnn.models import GIN, load_model, save_model
 from invgnn.secret import Secret
 from invgnn.stiffness import stiffness
 from invgnn.watermark import Watermark
 
+GOLDEN = Path(__file__).with_name("golden")
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 INVGNN = Path(sys.executable).with_name("invgnn")
 PASSPHRASE = "hunter2 hunter2"
 VERDICT = {
     *(
         "status",
+        "suspects",
         "reasons",
         "t",
         "m",
@@ -47,13 +52,13 @@ VERDICT = {
         "evidence_bits",
     ),
     *("tried", "statistic", "null", "exact", "access", "reading", "key", "queries", "controls", "digests"),
-    *("version", "condition", "explanations"),
+    *("version", "condition", "explanations", "levels", "columns", "refused", "code"),
 }
 THRESHOLD = {
     *("m", "alpha", "null", "rho0", "tau", "reachable", "true_alpha", "key", "valid", "caveat", "power"),
     "smallest_m",
 }
-INSPECT = {"file", "kind", "version", "sealed", "file_digest", "body", "tensors"}
+INSPECT = {"file", "kind", "version", "sealed", "file_digest", "mark", "body", "tensors"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -198,7 +203,7 @@ def test_what_was_made(made):
     assert set(said["embed"]["verdict"]) == VERDICT
     matches = said["embed"]["matches"]
     assert list(matches) == ["embedding", "logits"]
-    assert matches["embedding"] == said["embed"]["verdict"]["t"]
+    assert matches[said["embed"]["verdict"]["access"]] == said["embed"]["verdict"]["t"]
     for name in ("a.secret", "a.mark"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     assert sorted(p.name for p in folder.iterdir() if "tmp" in p.name) == []
@@ -209,9 +214,24 @@ def test_verify_owned(made):
     verdict = ask("verify", "--mark", folder / "a.mark", "--model", folder / "a.model", keys=VERDICT)
     assert verdict["status"] == "owned"
     assert verdict["digests"]["mark"] == said["carriers"]["digest"]
+    assert [level["access"] for level in verdict["levels"]] == ["embedding", "logits"]
+    assert all(level["read"] for level in verdict["levels"])
+    assert verdict["code"]["foreign"] == []
     words = run("verify", "--mark", folder / "a.mark", "--model", folder / "a.model").stdout
     assert words.startswith("OWNED: ")
     assert max(map(len, words.splitlines())) <= 80
+    assert re.search(r"\n  levels     embedding \d+ matches, [\d.]+ bits; logits \d+ matches", words)
+    assert "\n  code       invgnn; torch; torch_geometric\n" in words
+    assert all(f"{name:<9}  {digest}" in words for name, digest in verdict["digests"].items())
+
+
+def test_verify_one_level(made):
+    folder, _ = made
+    suspect = ("verify", "--mark", folder / "a.mark", "--model", folder / "a.model")
+    every = ask(*suspect, keys=VERDICT)
+    one = ask(*suspect, "--access", every["access"], keys=VERDICT)
+    assert [level["access"] for level in one["levels"]] == [every["access"]]
+    assert one["evidence_bits"] == every["evidence_bits"]  # one costs as many bits as all
 
 
 def test_verify_not_shown(made):
@@ -244,6 +264,7 @@ def test_verify_report(made, tmp_path):
     ask("verify", *suspect, keys=VERDICT)  # the page holds the answers, the JSON does not
     words = re.sub("<.*?>", " ", page.read_text()).split()
     assert {"--mark", str(folder / "a.mark"), "--tried"} <= set(words)
+    assert "--code-from" not in words
     before = page.read_bytes()
     assert "exists" in refuse("verify", *suspect, error="ExistingFileError")
     assert page.read_bytes() == before
@@ -265,6 +286,18 @@ def fail():
     raise RuntimeError("[/red]")
 def number():
     return 3
+def hooked():
+    model = build()
+    model.register_forward_hook(lambda module, inputs, output: output)
+    return model
+def hoarding():
+    model = build()
+    model.answers = torch.ones(3)
+    return model
+class Net(GIN):
+    pass
+def theirs():
+    return Net(4, 64, 3, 2)
 """
 
 
@@ -281,13 +314,37 @@ def test_verify_weights_alone(made, tmp_path, monkeypatch, name):
     ours = ("--control", folder / "other.model")  # which brings its own architecture
     assert ask(*suspect, "--architecture", "nets:build", *ours, keys=VERDICT)["status"] == "owned"
     refuse(*suspect, "--architecture", "nets:narrow", error="FileError")
+    for more in ("nets:hooked", "nets:hoarding"):
+        told = refuse(*suspect, "--architecture", more, error="SuspectError")
+        assert "brings what no weights file replaces" in told
     for wrong in ("nets:leave", "nets:fail", "nets:number", "nets:none", "nets", "no_such:build", ":build"):
         refuse(*suspect, "--architecture", wrong, error="ParameterError")
 
 
+@pytest.mark.parametrize(("author", "code"), [("auditor", 0), ("claimant", 3)])
+def test_verify_names_who_wrote_the_code(made, tmp_path, monkeypatch, author, code):
+    folder, _ = made
+    save_file(load_model(folder / "a.model").state_dict(), tmp_path / "w.safetensors")
+    (tmp_path / "their_nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.delitem(sys.modules, "their_nets", raising=False)
+    suspect = ("verify", "--mark", folder / "a.mark", "--model", "w.safetensors")
+    suspect += ("--architecture", "their_nets:theirs", "--code-from", author)
+    verdict = ask(*suspect, "--report", tmp_path / "page.html", code=code, keys=VERDICT)
+    (found,) = verdict["code"]["foreign"]
+    source = hashlib.sha256((tmp_path / "their_nets.py").read_bytes()).hexdigest()
+    assert found == {"what": "class", "name": "their_nets.Net", "origin": author, "source": source}
+    assert (verdict["status"] == "owned") == (author == "auditor")
+    assert f"class their_nets.Net from the {author}" in " ".join(run(*suspect, code=code).stdout.split())
+    words = set(re.sub("<.*?>", " ", (tmp_path / "page.html").read_text()).split())
+    assert ("--code-from" in words) == (author == "claimant")
+    refuse(*suspect[:-1], "thief", error="ParameterError")
+
+
 def test_a_second_channel_from_the_secret_to_the_page(made, tmp_path):
     folder, _ = made
-    common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--function", "8")
+    common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--function", "16")
     run("carriers", *common, "-o", tmp_path / "b.mark")
     embed = ("--task", "BA-2motif/GIN", "--epochs", "1", "-o", tmp_path / "b.model")
     before = (tmp_path / "b.mark").read_bytes()
@@ -442,8 +499,30 @@ def test_inspect(made):
     assert mark["body"] is mark["tensors"] is mark["file_digest"] is None
     opened = ask("inspect", folder / "a.mark", "--unseal", keys=INSPECT)
     assert opened["body"]["context"] == said["carriers"]["context"]
+    assert (model["mark"], mark["mark"]) == (None, None)
+    assert opened["version"] == 2
+    assert opened["mark"] == {
+        "format": 2,
+        "levels": ["embedding", "logits"],
+        "classes": 2,
+        "labels_kept": True,
+        "second_channel": None,
+        "remembers_a_model": False,
+    }
+    assert "\n  labels_kept: True\n" in run("inspect", folder / "a.mark", "--unseal").stdout
     assert bytes(range(32)).hex() not in json.dumps(opened)
     refuse("inspect", folder / "none", error="FileError")
+
+
+def test_inspect_a_mark_of_format_1():
+    said = ask("inspect", GOLDEN / "v1-graph.mark", keys=INSPECT)
+    assert (said["version"], said["mark"]["format"], said["mark"]["labels_kept"]) == (1, 1, False)
+
+
+@pytest.mark.parametrize("body", [{}, {"context": 3}, {"context": {"readings": 3}}])
+def test_inspect_a_mark_of_a_stranger(tmp_path, body):
+    files.write(tmp_path / "x.mark", "mark", body, {})
+    assert ask("inspect", tmp_path / "x.mark", keys=INSPECT)["mark"]["format"] is None
 
 
 def test_a_file_cannot_steer_the_terminal(tmp_path):
@@ -483,6 +562,46 @@ def test_wrong_or_no_passphrase(made, monkeypatch):
     assert CliRunner().invoke(app, [*map(str, suspect)]).exit_code == 2
     monkeypatch.delenv("INVGNN_PASSPHRASE")
     assert "nobody is there" in refuse(*suspect, error="PassphraseError")
+
+
+@pytest.mark.parametrize(
+    ("verb", "where", "broken"),
+    [
+        ("keygen -o {}/x", Secret, "generate"),
+        ("carriers --secret {}/a.secret --task BA-2motif -o {}/x", Watermark, "draw"),
+        ("embed --mark {}/a.mark --task BA-2motif/GIN -o {}/x", tasks, "load_task"),
+        ("verify --mark {}/a.mark --model {}/a.model", Watermark, "load"),
+        ("stress --mark {}/a.mark --model {}/a.model --task BA-2motif", tasks, "load_task"),
+        ("inspect --unseal {}/a.mark", files, "read"),
+    ],
+)
+@pytest.mark.parametrize("given", ["environment", "file"])
+def test_no_local_variable_shows_the_passphrase(
+    made, tmp_path, monkeypatch, capsys, verb, where, broken, given
+):
+    folder, _ = made
+    seen = []
+    explain = console._explain
+    monkeypatch.setattr(console, "_explain", lambda error: seen.append(error) or explain(error))
+    monkeypatch.setattr(where, broken, lambda *_, **__: 1 // 0)
+    words = verb.replace("{}", str(folder)).split()
+    if given == "file":
+        monkeypatch.delenv("INVGNN_PASSPHRASE")
+        (tmp_path / "words").write_text(PASSPHRASE)
+        words += ["--passphrase-file", str(tmp_path / "words")]
+    assert CliRunner().invoke(app, words).exit_code == 2
+    assert isinstance(seen[0], ZeroDivisionError)
+    ours = [f for f in traceback.walk_tb(seen[0].__traceback__) if "invgnn" in f[0].f_code.co_filename]
+    text = "".join(traceback.StackSummary.extract(ours, capture_locals=True).format())
+    assert "passphrase" in text
+    assert PASSPHRASE not in text
+
+
+def test_a_passphrase_file_that_is_no_text_is_not_shown(tmp_path):
+    (tmp_path / "words").write_bytes(PASSPHRASE.encode() + b"\xff")
+    with pytest.raises(FileError) as caught:
+        console.find_passphrase(tmp_path / "x", tmp_path / "words")
+    assert PASSPHRASE.encode() not in caught.value.__context__.object
 
 
 def test_unsealed_only_by_its_ugly_name(tmp_path):

@@ -7,12 +7,13 @@ import functools
 import json
 import re
 import stat
+from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from invgnn import tasks
+from invgnn import attacks, edits, forgeries, tasks
 from invgnn.attacks.registry import slug
 from invgnn.cli import app
 from invgnn.edits import Prune
@@ -120,7 +121,8 @@ def test_attacks_that_cannot_be_made(made, motifs, tmp_path):
     assert "which attack" in refuse("attack", error="ParameterError")
     assert "which attack" in refuse("attack", "kd-kill", *common[:4], error="ParameterError")
     assert "kd-kil'" in refuse("attack", "kd-kil", *common, error="ParameterError")
-    assert "no model to write" in refuse("attack", "serve-top-class-only", *common, error="ParameterError")
+    for served in ("serve-top-class-only", "serve-classes-rolled-by-one", "refuse-carriers-with-nan"):
+        assert "no model to write" in refuse("attack", served, *common, error="ParameterError")
     assert "no batch norm" in refuse("attack", "re-estimate-norms", *common, error="EditError")
     refuse("attack", "prune-20", "--model", tmp_path / "none", *common[2:], error="FileError")
     save_model(tmp_path / "wide.model", GIN(7, 8, 3, 2))
@@ -129,6 +131,14 @@ def test_attacks_that_cannot_be_made(made, motifs, tmp_path):
     )
     assert "in_channels 7, not 4" in told
     assert not (tmp_path / "out.model").exists()
+
+
+def test_the_threat_model_names_attacks_that_exist():
+    page = (Path(__file__).resolve().parents[1] / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([A-Z]\w+)`", page))
+    known = {name for module in (attacks, edits, forgeries) for name in module.__all__}
+    assert {"TwinInputs", "RoundCosine", "SignOfZero", "ClaimantCode", "Format", "Refuse"} <= named
+    assert sorted(named - known) == []
 
 
 # --- stress

@@ -14,7 +14,7 @@ from invgnn.carriers import Reference
 from invgnn.edits import Cast, Distil, FineTune, Prune, Quantise
 from invgnn.errors import SuspectError
 from invgnn.perception import attach_head
-from invgnn.query import digest_model
+from invgnn.provenance import digest_model
 from invgnn.recipe import Recipe, guarded
 from invgnn.tasks import new_model
 from invgnn.training import train

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from invgnn.batches import Collated, accuracy
-from invgnn.query import digest_model
+from invgnn.provenance import digest_model
 from invgnn.recipe import Recipe, guarded
 from invgnn.secret import Secret
 from invgnn.tasks import motif_task, new_model

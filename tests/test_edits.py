@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch_geometric.nn import GATConv, GCNConv, Linear, global_add_pool
+from torch_geometric.nn import GATConv, GCNConv, Linear, SAGEConv, global_add_pool
 
 import invgnn.edits
 from invgnn.edits import (
@@ -24,6 +24,7 @@ from invgnn.edits import (
     Distil,
     Edit,
     FineTune,
+    IdleUnit,
     PermuteUnits,
     Prune,
     PruneChannels,
@@ -39,6 +40,7 @@ from invgnn.edits.layers import last_layer, scores
 from invgnn.edits.lessons import ask_teacher
 from invgnn.edits.quantise import quantised
 from invgnn.errors import EditError, ParameterError
+from invgnn.models import load_model, save_model
 from invgnn.perception import attach_head
 from invgnn.randomness import seeded
 from invgnn.tasks import new_model
@@ -47,7 +49,7 @@ from invgnn.training import train
 
 EDITS = [
     *(Prune(0.2), Prune(0.5), PruneChannels(0.3), Quantise(8), Quantise(4), Cast("bf16"), Cast("fp16")),
-    *(WeightNoise(0.1), PermuteUnits(), RescaleUnits(), ReestimateNorm()),
+    *(WeightNoise(0.1), PermuteUnits(), RescaleUnits(), IdleUnit(), ReestimateNorm()),
     *(FineTune(1, part=part, fresh=fresh) for part in ("all", "last") for fresh in (False, True)),
     *(FineTune(2, lr=1e-2), Distil(epochs=1), Distil(epochs=1, start="teacher", rho_kd=0.5)),
     *(Distil("half", epochs=1), Distil("other", epochs=1), Distil(lambda task: OwnModel(), epochs=1)),
@@ -257,6 +259,68 @@ def test_units_in_another_order_or_scale_give_the_same_scores(edit, backbone, bo
     pairs = list(zip(weight_matrices(before), weight_matrices(after), strict=True))
     moved = sum(not torch.allclose(ours, theirs) for ours, theirs in pairs)
     assert moved >= len(pairs) - 1  # GIN's first matrix is rescaled at the norm behind it
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_an_idle_unit_more_is_the_same_function_and_fits_into_a_file(backbone, both, tmp_path):
+    model = small(both, backbone).eval()
+    if (backbone, both.level) == ("SGC", "node"):
+        with pytest.raises(EditError, match="no hidden units"):
+            IdleUnit()(model, both)
+        return
+    attach_head(model, 8)
+    wide = IdleUnit()(model, both)
+    assert wide.architecture == {**model.architecture, "hidden_channels": 9}
+    graph = both.graphs[0]
+    one, other = (net.double()(graph.x.double(), graph.edge_index) for net in (model, wide))
+    torch.testing.assert_close(one, other)
+    save_model(tmp_path / "wide.model", wide.float())
+    kept = load_model(tmp_path / "wide.model").state_dict()
+    assert all(kept[name].equal(value) for name, value in wide.state_dict().items())
+
+
+class Stack(nn.Module):
+    """A user's stack of layers, of which one is called twice."""
+
+    def __init__(self, features, norm=nn.BatchNorm1d):
+        super().__init__()
+        self.first, self.middle = SAGEConv(features, 6), nn.Linear(6, 6)
+        self.norm, self.last = norm(6), GCNConv(6, 2)
+
+    def forward(self, x, edge_index, batch=None):
+        hidden = self.norm(self.first(x, edge_index)).relu()
+        for _ in range(2):
+            hidden = self.middle(hidden).tanh()
+        hidden = self.last(hidden, edge_index)
+        return hidden if batch is None else global_add_pool(hidden, batch)
+
+
+def test_an_idle_unit_more_in_anybodys_model(both):
+    model = Stack(both.num_features)
+    with torch.no_grad():
+        model.norm.running_var.fill_(3)
+    wide = IdleUnit()(model, both)
+    torch.testing.assert_close(scores(wide, both), scores(model, both))
+    assert [str(part) for part in (wide.first, wide.middle, wide.last)] == [
+        f"SAGEConv({both.num_features}, 7, aggr=mean)",
+        "Linear(in_features=7, out_features=7, bias=True)",
+        "GCNConv(7, 2)",
+    ]
+    graph = both.graphs[0]
+    inside = wide.norm(wide.first(graph.x, graph.edge_index))
+    assert not inside[:, -1].any()
+    assert wide.norm.running_var.tolist() == [3] * 6 + [1]
+    check_edit(IdleUnit(), model, both)
+
+
+def test_idle_units_that_would_change_something(both):
+    with pytest.raises(EditError):  # it takes the mean over all units
+        IdleUnit()(Stack(both.num_features, nn.LayerNorm), both)
+    tied = Stack(both.num_features)
+    tied.other = nn.Linear(6, 6)
+    tied.other.weight = tied.middle.weight
+    with pytest.raises(EditError, match="two places"):
+        IdleUnit()(tied, both)
 
 
 def test_a_permutation_permutes(web):

@@ -5,6 +5,7 @@ import runpy
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from invgnn import files
+from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError, ParameterError, PassphraseError
 from invgnn.secret import Secret
 
 ABUSE = Path(__file__).parent / "abuse"
+GOLDEN = Path(__file__).parent / "golden"
 QUICK = files.Kdf(64, 1, 4)
 BODY = {"name": "Zoë", "m": 128, "alpha": 1e-6, "plain": True, "none": None, "list": [1, [2.5]]}
 DTYPES = ["f8", "f4", "f2", "c8", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
@@ -101,14 +104,14 @@ def test_round_trip(tmp_path, kind, passphrase):
     path = tmp_path / "file"
     digest = files.write(path, kind, BODY, TENSORS, passphrase=passphrase, _kdf=QUICK)
     found = files.read(path, kind, passphrase=passphrase)
-    assert (found.kind, found.version, found.digest) == (kind, 1, digest)
+    assert (found.kind, found.version, found.digest) == (kind, 2, digest)
     assert found.body == BODY
     assert found.tensors.keys() == TENSORS.keys()
     for name, array in TENSORS.items():
         assert found.tensors[name].dtype == array.dtype
         assert found.tensors[name].flags.writeable
         np.testing.assert_array_equal(found.tensors[name], array)
-    assert digest == files.digest_of(kind, 1, BODY, TENSORS)
+    assert digest == files.digest_of(kind, 2, BODY, TENSORS)
     assert names(tmp_path) == ["file"]
 
 
@@ -123,18 +126,38 @@ def test_torch_round_trip_is_exact(tmp_path, passphrase):
     found = files.read(path, "model", passphrase=passphrase, framework="torch")
     for name, tensor in tensors.items():
         torch.testing.assert_close(found.tensors[name], tensor, rtol=0, atol=0, equal_nan=True)
-    assert found.digest == digest == files.digest_of("model", 1, {}, found.tensors)
+    assert found.digest == digest == files.digest_of("model", 2, {}, found.tensors)
 
 
-def test_digest_is_the_same_from_either_framework():
+@pytest.mark.parametrize("version", [1, 2])
+def test_digest_is_the_same_from_either_framework(version):
     tensors = {n: torch.from_numpy(a) for n, a in TENSORS.items()}
     swapped = {n: a.astype(a.dtype.newbyteorder(">")) for n, a in TENSORS.items()}
-    digests = {files.digest_of("mark", 1, BODY, t) for t in (TENSORS, tensors, swapped)}
+    digests = {files.digest_of("mark", version, BODY, t) for t in (TENSORS, tensors, swapped)}
     assert len(digests) == 1
 
 
+def item(tag, content):
+    return tag + len(content).to_bytes(8, "little") + content
+
+
 def test_digest_is_frozen():
-    # by hand: sha256 over length-prefixed fields; a change here breaks every file ever written
+    # by hand: typed, length-prefixed items, keys in order; a change here breaks every file ever written
+    number, text = partial(item, b"i"), partial(item, b"s")
+    tensor = text(b"data") + item(b"b", b"\1\0\2\0") + text(b"dtype") + text(b"U16")
+    tensor += text(b"shape") + item(b"l", number(b"1") + number(b"2"))
+    content = text(b"body") + item(b"m", text(b"m") + number(b"2") + text(b"x") + item(b"d", bytes(8)))
+    content += text(b"kind") + text(b"mark")
+    content += text(b"tensors") + item(b"m", text(b"x") + item(b"m", tensor))
+    content += text(b"version") + number(b"2")
+    expected = hashlib.sha256(text(b"invgnn/file/2") + item(b"m", content)).hexdigest()
+    digest = files.digest_of("mark", 2, {"m": 2, "x": 0.0}, {"x": np.array([[1, 2]], "<u2")})
+    assert digest == expected
+    assert digest == "c55dbc95346ad1dc9bb28824bf591def8196cb6f575c1f820c043fba20be0649"
+
+
+def test_digest_of_version_1_is_frozen():
+    # by hand: sha256 over length-prefixed fields
     body, array = {"m": 2}, np.array([[1, 2]], "<u2")
     fields = [b"invgnn/file", b"mark", b"1", b'{"m":2}', b"x", b"U16", b"[1,2]", b"\1\0\2\0"]
     text = b"".join(len(f).to_bytes(8, "little") + f for f in fields)
@@ -143,19 +166,30 @@ def test_digest_is_frozen():
     assert digest == "f7ee608abd54f70a27263a2a01953e69456103b59bd3c943e7def3d6569b36aa"
 
 
+@pytest.mark.parametrize("version", [0, 3, True, "2", 2.0])
+def test_digest_of_an_unknown_version(version):
+    with pytest.raises(ParameterError, match="format version"):
+        files.digest_of("mark", version, {}, {})
+
+
 def test_digest_tells_everything_apart():
     one = np.zeros(4, np.uint8)
     variants = [
-        ("mark", 1, {}, {"a": one}),
-        ("model", 1, {}, {"a": one}),
         ("mark", 2, {}, {"a": one}),
-        ("mark", 1, {"a": 1}, {"a": one}),
-        ("mark", 1, {}, {"b": one}),
-        ("mark", 1, {}, {"a": one.view(np.int8)}),
-        ("mark", 1, {}, {"a": one.reshape(2, 2)}),
-        ("mark", 1, {}, {"a": one + 1}),
-        ("mark", 1, {}, {"a": one, "b": one}),
-        ("mark", 1, {}, {}),
+        ("model", 2, {}, {"a": one}),
+        ("mark", 1, {}, {"a": one}),
+        ("mark", 2, {"a": 1}, {"a": one}),
+        ("mark", 2, {"a": 1.0}, {"a": one}),
+        ("mark", 2, {"a": True}, {"a": one}),
+        ("mark", 2, {"a": "1"}, {"a": one}),
+        ("mark", 2, {"a": 0.0}, {"a": one}),
+        ("mark", 2, {"a": -0.0}, {"a": one}),
+        ("mark", 2, {}, {"b": one}),
+        ("mark", 2, {}, {"a": one.view(np.int8)}),
+        ("mark", 2, {}, {"a": one.reshape(2, 2)}),
+        ("mark", 2, {}, {"a": one + 1}),
+        ("mark", 2, {}, {"a": one, "b": one}),
+        ("mark", 2, {}, {}),
     ]
     assert len({files.digest_of(*v) for v in variants}) == len(variants)
 
@@ -182,7 +216,7 @@ def test_sealing_twice_gives_different_bytes_and_shows_nothing(tmp_path):
 def test_bytes_on_disk_are_frozen(tmp_path):
     files.write(tmp_path / "a", "mark", BODY, TENSORS)
     assert hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest() == (
-        "29ec040460850ccbc0ea12f60ee51bfc1645711be1555e8ae53a6be76275a18e"
+        "eb91913d0d0fc3e5f4c604a9b0730760ab412937c91919b252db826f24eb88ea"
     )
 
 
@@ -225,6 +259,41 @@ def test_container_shows_nothing_private(tmp_path):
     assert "77" not in shown.replace(files.read(tmp_path / "a", "mark").digest, "")
 
 
+# --- files of version 1, which are in the field
+
+
+FIRST = ["gin.model", "graph.mark", "kept-features.mark", "negative-zero.mark", "node.mark"]
+FIRST += ["plain-key.mark", "score-channel.mark", "score-channel-of-two.mark", "sealed.mark"]
+FIRST += ["sealed.secret", "whole-numbers.mark"]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_files_of_version_1_open(name):
+    path, passphrase = GOLDEN / f"v1-{name}", "open sesame" if "sealed" in name else None
+    seen = files.peek(path)
+    assert (seen["version"], seen["sealed"]) == (1, passphrase is not None)
+    found = files.read(path, seen["kind"], passphrase=passphrase)
+    assert found.version == 1
+    assert found.digest == files.digest_of(found.kind, 1, found.body, found.tensors)
+    if passphrase is None:
+        assert found.digest == seen["digest"]
+        assert files.read_tensors(path).keys() == found.tensors.keys()
+
+
+def test_a_secret_of_version_1_opens():
+    fingerprint = Secret.load(GOLDEN / "v1-sealed.secret", "open sesame").fingerprint
+    assert fingerprint == "3b943a3a"
+
+
+def test_a_file_of_version_1_is_written_anew_as_version_2(tmp_path):
+    old = files.read(GOLDEN / "v1-gin.model", "model")
+    files.write(tmp_path / "new", old.kind, old.body, old.tensors)
+    new = files.read(tmp_path / "new", "model")
+    assert new.version == 2
+    assert new.body == old.body
+    assert new.digest != old.digest
+
+
 # --- peek, read_tensors, write_text
 
 
@@ -233,13 +302,13 @@ def test_peek(tmp_path):
     files.write(tmp_path / "sealed", "mark", BODY, {}, passphrase="x", _kdf=QUICK)
     assert files.peek(tmp_path / "clear") == {
         "kind": "mark",
-        "version": 1,
+        "version": 2,
         "sealed": False,
         "digest": digest,
         "body": BODY,
         "tensors": {"x": {"dtype": "F32", "shape": [2, 3]}},
     }
-    assert files.peek(tmp_path / "sealed") == {"kind": "mark", "version": 1, "sealed": True}
+    assert files.peek(tmp_path / "sealed") == {"kind": "mark", "version": 2, "sealed": True}
 
 
 def test_read_tensors_of_anyone(tmp_path):
@@ -276,9 +345,11 @@ def test_passphrase_missing_wrong_or_empty(tmp_path):
     files.write(path, "mark", {}, {}, passphrase="caf\u00e9", _kdf=QUICK)
     with pytest.raises(PassphraseError, match="sealed"):
         files.read(path, "mark")
-    for wrong, word in {"cafe": "does not open", "": "empty", "\ud800": "not text"}.items():
-        with pytest.raises(PassphraseError, match=word):
-            files.read(path, "mark", passphrase=wrong)
+    wrong = {"cafe": "does not open", "": "empty", "\ud800": "not text", b"caf\xc3\xa9": "not text"}
+    wrong |= {12345: "not text", str(conceal("caf\u00e9")): "stand-in"}
+    for words, why in wrong.items():
+        with pytest.raises(PassphraseError, match=why):
+            files.read(path, "mark", passphrase=words)
     with pytest.raises(PassphraseError, match="empty"):
         files.write(tmp_path / "b", "mark", {}, {}, passphrase="")
     assert files.read(path, "mark", passphrase="cafe\u0301").body == {}  # the same é, decomposed
@@ -399,7 +470,14 @@ def test_places_that_cannot_be_used(tmp_path):
     [
         ("Mark", {}, {}),
         ("", {}, {}),
+        (None, {}, {}),
         ("mark", {"a": float("nan")}, {}),
+        ("mark", {"a": 16**64}, {}),
+        ("mark", {"a": b"bytes"}, {}),
+        ("mark", {"a": (1,)}, {}),
+        ("mark", {1: 2}, {}),
+        ("mark", {}, {1: np.zeros(1)}),
+        ("mark", {}, {"\ud800": np.zeros(1)}),
         ("mark", {}, {"": np.zeros(1)}),
         ("mark", {}, {"__metadata__": np.zeros(1)}),
         ("mark", {}, {"x": [1, 2]}),
@@ -441,8 +519,12 @@ DEFECTS = {
     "altered-body.model": (FileError, "altered"),
     "altered-digest.model": (FileError, "altered"),
     "altered-kind.mark": (FileError, "altered"),
+    "altered-number.model": (FileError, "altered"),
     "altered-tensor.model": (FileError, "altered"),
+    "altered-version.model": (FileError, "altered"),
     "body-a-list.mark": (FileError, "malformed"),
+    "body-nested-deep.mark": (FileError, "cannot be hashed"),
+    "body-number-too-long.mark": (FileError, "cannot be hashed"),
     "empty.bin": (FileError, "empty"),
     "foreign.safetensors": (FileError, "not one that invgnn wrote"),
     "garbage.bin": (FileError, "not a safetensors file"),
@@ -454,10 +536,12 @@ DEFECTS = {
     "huge-kdf-iterations.secret": (FileError, "absurd"),
     "huge-kdf-lanes.secret": (FileError, "absurd"),
     "huge-kdf-memory.secret": (FileError, "absurd"),
+    "huge-kdf-work.secret": (FileError, "absurd"),
     "kdf-memory-below-lanes.secret": (FileError, "malformed"),
     "kdf-memory-text.secret": (FileError, "malformed"),
     "kdf-unknown.secret": (FileError, "malformed"),
     "kdf-zero-iterations.secret": (FileError, "malformed"),
+    "kind-malformed.mark": (FileError, "kind and version"),
     "metadata-a-list.mark": (FileError, "kind and version"),
     "metadata-field-too-many.mark": (FileError, "malformed"),
     "metadata-nan.mark": (FileError, "canonical"),
@@ -468,20 +552,36 @@ DEFECTS = {
     "newer-version-of-other-form.mark": (FileError, "Upgrade"),
     "newer-version.mark": (FileError, "Upgrade"),
     "no-metadata.safetensors": (FileError, "not one that invgnn wrote"),
+    "seal-a-list.secret": (FileError, "malformed"),
     "seal-a-number.secret": (FileError, "malformed"),
     "seal-field-too-many.secret": (FileError, "malformed"),
     "seal-short-salt.secret": (FileError, "malformed"),
     "seal-without-box.secret": (FileError, "malformed"),
     "sealed-nonsense.secret": (PassphraseError, "does not open"),
     "sealed-other-kind.secret": (FileError, "label"),
+    "sealed-other-version.secret": (FileError, "label"),
     "sealed-twice.secret": (FileError, "label"),
     "secret-of-other-name.secret": (FileError, "no secret"),
     "secret-too-short.secret": (FileError, "no secret"),
+    "shape-of-many-axes.mark": (FileError, "impossible shape"),
+    "shape-too-long.mark": (FileError, "impossible shape"),
     "three-bytes.bin": (FileError, "truncated"),
     "trailing-bytes.mark": (FileError, "no sound safetensors"),
+    "truth-value-two.mark": (FileError, "truth value"),
     "truncated-header.mark": (FileError, "truncated"),
     "truncated.mark": (FileError, "truncated"),
     "unknown-dtype.mark": (FileError, "F8_E4M3"),
+    "v1-altered-body.model": (FileError, "altered"),
+    "v1-altered-digest.model": (FileError, "altered"),
+    "v1-altered-kind.mark": (FileError, "altered"),
+    "v1-altered-number.model": (FileError, "altered"),
+    "v1-altered-tensor.model": (FileError, "altered"),
+    "v1-altered-version.model": (FileError, "altered"),
+    "v1-metadata-field-too-many.mark": (FileError, "malformed"),
+    "v1-sealed-nonsense.secret": (PassphraseError, "does not open"),
+    "v1-secret-too-short.secret": (FileError, "no secret"),
+    "v1-truncated.mark": (FileError, "truncated"),
+    "version-absurd.mark": (FileError, "kind and version"),
     "version-true.mark": (FileError, "kind and version"),
     "version-zero.mark": (FileError, "kind and version"),
     "wrong-kind.mark": (FileError, "is a model file; a mark file was expected"),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+from itertools import chain
 
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool
 
-from invgnn.errors import DataError, SuspectError
+from drawn import Lcg
+from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.forward import to_batch
+from invgnn.joint import Rota
 from invgnn.recipe import Recipe
+from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.teaching import Wanted
+from invgnn.watermark import Watermark
 
 ACCESSES = ("embedding", "logits", "labels")
 
@@ -154,19 +159,30 @@ def pair(**parts):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (pair(x=torch.ones(2, 4), edge_attr=torch.ones(2, 1)), "edge_attr"),
-        (pair(x=torch.ones(2, 4), edge_weight=torch.ones(2)), "edge_weight"),
-        (pair(x=torch.ones(2, 4), pos=torch.ones(2, 3)), "pos"),
-        (pair(x=torch.ones(2, 4), edge_label_index=torch.zeros(2, 2).long()), "edge_label_index"),
+        (pair(x=torch.ones(2, 4), edge_attr=torch.ones(2, 1)), "has edge_attr and carriers have none"),
+        (pair(x=torch.ones(2, 4), edge_weight=torch.ones(2)), "has edge_weight and carriers have none"),
+        (pair(x=torch.ones(2, 4), pos=torch.ones(2, 3)), "has pos and carriers have none"),
+        (pair(x=torch.ones(2, 4), edge_label_index=torch.zeros(2, 2).long()), "has edge_label_index and"),
+        (
+            pair(x=torch.ones(2, 4), a=torch.ones(2), b=torch.ones(2)),
+            "has (a, b|b, a) and carriers have none",
+        ),
         (pair(x=torch.ones(2, 4).long()), "int64, the carriers of torch.float32"),
-        (pair(x=torch.ones(2, 3)), "3 features"),
-        (pair(), "no node features"),
+        (pair(x=torch.ones(2, 3)), "the batch has 3 features, the carriers 4"),
+        (pair(), "the task batch has no node features"),
     ],
 )
 def test_batches_that_cannot_be_mixed(draw, batch, message):
     with pytest.raises(DataError, match=message) as caught:
         draw().mix(batch)
     assert caught.value.advice
+
+
+def test_carriers_without_features_cannot_be_mixed(motifs):
+    bare = [Data(edge_index=graph.edge_index, num_nodes=graph.num_nodes) for graph in motifs.graphs[:40]]
+    mark = Watermark.draw(Secret(bytes(32)), bare, m=8, access="embedding")
+    with pytest.raises(DataError, match="the carriers have no node features"):
+        mark.mix(pair(x=torch.ones(2, 4)))
 
 
 def test_what_models_do_not_see_is_no_hindrance(draw, motifs):
@@ -199,3 +215,83 @@ def test_a_step_that_is_nobodys_turn_is_the_tasks_own(draw, tasks, level):
     loss = said.sum()
     assert joint.guard(loss) is loss
     assert mark.mix(batch, step=3).batch.num_nodes > batch.num_nodes
+
+
+# --- turns
+
+
+def ride(m, level, beside, recipe, steps):
+    """Who rides in each of so many steps; every round is drawn from a stream of its own."""
+    rota = Rota(m, level, lambda number: Lcg(100 + number))
+    return [rota.turn(recipe, beside, step).carriers.tolist() for step in range(steps)]
+
+
+@pytest.mark.parametrize(
+    ("m", "ratio", "every", "count"),
+    [
+        (16, 0.1, 1, 2),
+        (16, 0.01, 1, 1),  # at least one
+        (16, 0.25, 3, 12),
+        (16, 0.5, 2, 16),  # all there are
+        (16, 0.4, 3, 16),
+        (16, 0.999, 1, 16),
+        (64, 0.3, 2, 38),
+        (128, 0.16, 1, 20),
+        (128, 0.16, 2, 41),
+        (128, 1e-9, 1, 1),
+    ],
+)
+def test_a_ratio_is_a_share_of_the_carriers_of_a_node_task(web, m, ratio, every, count):
+    rides = ride(m, "node", web.graphs[0], Recipe(ratio=ratio, every=every), 2 * every)
+    assert [len(some) for some in rides] == [count, *[0] * (every - 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("graphs", "ratio", "every", "count"),
+    [
+        (42, 0.16, 1, 8),
+        (21, 0.16, 1, 4),
+        (21, 0.16, 3, 12),
+        (10, 0.5, 1, 10),
+        (10, 0.5, 3, 30),
+        (1, 0.1, 1, 1),
+    ],
+)
+def test_a_ratio_is_a_share_of_the_graphs_of_a_joint_batch(motifs, graphs, ratio, every, count):
+    batch = Batch.from_data_list(motifs.graphs[:graphs])
+    rides = ride(64, "graph", batch, Recipe(ratio=ratio, every=every), 2 * every)
+    assert [len(some) for some in rides] == [count, *[0] * (every - 1)] * 2
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_round_is_over_when_everybody_has_ridden(web, every):
+    """Sixteen carriers in turns of five: three of the four turns are full, the first ride once more."""
+    rides = ride(16, "node", web.graphs[0], Recipe(ratio=5 / 16 / every, every=every), 8 * every)[::every]
+    orders = [Lcg(100 + number).permutation(16).tolist() for number in (0, 1)]
+    found = [list(chain(*rides[:4])), list(chain(*rides[4:]))]
+    assert found == [order + order[:4] for order in orders]
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_without_a_ratio_all_carriers_ride(web, every):
+    rides = ride(16, "node", web.graphs[0], Recipe(every=every), 2 * every)
+    assert rides == [list(range(16)), *[[]] * (every - 1)] * 2
+
+
+def test_turns_need_a_step_and_a_batch_to_ride_beside(web):
+    rota, batch = Rota(16, "node", lambda number: Lcg(number)), web.graphs[0]
+    for recipe, beside, step in (
+        (Recipe(ratio=0.1), batch, None),
+        (Recipe(ratio=0.1), None, 0),
+        (Recipe(every=2), batch, None),
+    ):
+        with pytest.raises(ParameterError, match="beside which batch, and when"):
+            rota.turn(recipe, beside, step)
+    assert len(rota.turn(Recipe(every=2), None, 0).carriers) == 16
+    assert len(rota.turn(Recipe(), None, None).carriers) == 16
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0, -0.1, float("nan")])
+def test_a_ratio_lies_between_0_and_1(ratio):
+    with pytest.raises(ParameterError, match="ratio"):
+        Recipe(ratio=ratio)

@@ -15,7 +15,7 @@ from invgnn import files
 from invgnn.errors import FileError, ParameterError
 from invgnn.models import BACKBONES, SGC, build, load_model, save_model
 from invgnn.perception import attach_head
-from invgnn.query import digest_model
+from invgnn.provenance import digest_model
 from invgnn.tasks import new_model
 
 

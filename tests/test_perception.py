@@ -119,7 +119,7 @@ def test_a_mark_is_read_at_perception(motifs, draw):
 def test_a_head_of_the_wrong_width_is_said_to_be(motifs, draw):
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     attach_head(model, 9)
-    with pytest.raises(SuspectError, match="failed on the carriers"):
+    with pytest.raises(SuspectError, match="perception head failed"):
         draw(access="perception").read(model)
 
 

@@ -15,7 +15,9 @@ from invgnn.errors import SuspectError
 from invgnn.forward import parts_of, to_batch, weighted
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
-from invgnn.query import digest_model, without_gaps
+from invgnn.provenance import digest_model
+from invgnn.query import Answers, answers_on, without_gaps
+from invgnn.reading import Reading
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
 from invgnn.verdict import verify
@@ -113,15 +115,15 @@ class Layers(nn.Module):
 
 def test_a_model_of_one_layer_has_nothing_hidden(web, marks):
     for model in (new_model(web, "SGC", 0), Layers(GCNConv(5, 2))):
-        with pytest.raises(SuspectError, match="single layer") as caught:
+        with pytest.raises(SuspectError, match="has a single layer with weights") as caught:
             marks["node"].read(model, "embedding")
         assert "logits" in caught.value.advice
         assert np.ptp(marks["node"].read(model, "logits").carriers) > 0
 
 
-@pytest.mark.parametrize("layer", ["nowhere", "nowhere:in", ""])
+@pytest.mark.parametrize("layer", ["nowhere", "nowhere:in"])
 def test_a_missing_layer_is_named(draw, motifs, layer):
-    with pytest.raises(SuspectError, match="no layer") as caught:
+    with pytest.raises(SuspectError, match="the model has no layer named 'nowhere'") as caught:
         draw(layer=layer).read(new_model(motifs, "GIN", 0))
     assert "convs.0" in caught.value.advice
 
@@ -129,7 +131,7 @@ def test_a_missing_layer_is_named(draw, motifs, layer):
 def test_an_unused_layer_is_no_answer(draw, motifs):
     model = new_model(motifs, "GIN", 0)
     model.add_module("spare", nn.Linear(3, 3))
-    with pytest.raises(SuspectError, match="never called"):
+    with pytest.raises(SuspectError, match="the layer 'spare' was never called"):
         draw(layer="spare").read(model)
 
 
@@ -153,7 +155,7 @@ def test_functions_may_return_what_they_like(motifs, marks, form):
         inside, outside = mark.read(model, access).carriers, mark.read(suspect, access).carriers
         np.testing.assert_allclose(outside, inside, rtol=1e-3, atol=1e-4)
     assert verify(suspect, mark).access == "logits"  # the first a function can answer
-    with pytest.raises(SuspectError, match="scores only"):
+    with pytest.raises(SuspectError, match="a function gives scores only"):
         mark.read(suspect, "embedding")
 
 
@@ -174,8 +176,7 @@ def test_bare_label_numbers(draw, motifs, inside):
     said = mark.read(suspect, "labels").carriers
     assert said.tolist() == mark.read(model, "labels").carriers.tolist()
     assert set(said.tolist()) <= {0.0, 1.0}
-    with pytest.raises(SuspectError, match="whole numbers"):
-        mark.read(suspect, "logits")
+    assert len(set(mark.read(suspect, "logits").carriers.tolist())) <= 2  # as if the top class had it all
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
@@ -328,7 +329,9 @@ def test_models_of_other_signatures(draw, motifs, model, forward):
         torch.testing.assert_close(mark.loss(suspect), plain.loss(usual))
     if forward:
         for ask in (plain.read, plain.loss):
-            with pytest.raises(SuspectError, match="edge_attr") as caught:
+            with pytest.raises(
+                SuspectError, match=r"forward\(\) needs edge_attr, which carriers lack"
+            ) as caught:
                 ask(suspect)
             assert "forward=" in caught.value.advice
 
@@ -338,7 +341,7 @@ def test_an_unknown_signature_asks_for_help(draw):
         def forward(self, adjacency, features):
             return features
 
-    with pytest.raises(SuspectError, match="adjacency, features") as caught:
+    with pytest.raises(SuspectError, match=r"how to call forward\(adjacency, features\)") as caught:
         draw(access="logits").read(Odd())
     assert "forward=" in caught.value.advice
 
@@ -408,7 +411,7 @@ def test_lazy_layers_need_a_batch_first(draw, act, conv):
             return self.head(global_mean_pool(x, batch))
 
     mark, model = draw(), Lazy()
-    with pytest.raises(SuspectError, match="lazy") as caught:
+    with pytest.raises(SuspectError, match="lazy layers that do not know their width") as caught:
         PASSES[act](mark, model)
     assert caught.value.advice == "run one batch through the model first"
     batch = to_batch(mark.ordinary)
@@ -462,7 +465,9 @@ def test_a_table_alone_hides_nothing(draw):
             )
 
     for layer in ("auto", "table:in"):
-        with pytest.raises(SuspectError, match="no floating-point") as caught:
+        with pytest.raises(
+            SuspectError, match="the watched layer carries no floating-point tensor"
+        ) as caught:
             draw(layer=layer).read(Alone())
         assert caught.value.advice
 
@@ -496,22 +501,25 @@ def test_a_few_gaps_do_not_stop_a_reading(tasks, marks, level, access, bad):
     assert set(after[gaps]) == {np.sort(after[~gaps])[((~gaps).sum() - 1) // 2]}
 
 
-def test_gaps_of_half_the_answers_are_no_answers():
+def test_gaps_stand_at_the_median_of_the_others():
     answers = np.array([np.nan, np.inf, 1.0, 2.0, 5.0])
     assert without_gaps(answers).tolist() == [2.0, 2.0, 1.0, 2.0, 5.0]
-    for few in ([np.nan, 1.0], [np.nan], [np.inf, 1.0, np.nan]):
-        with pytest.raises(SuspectError, match="NaN or infinite") as caught:
-            without_gaps(np.array(few))
-        assert caught.value.advice
+    assert answers[:1].tolist() != [2.0]  # the caller's own stay
+    assert without_gaps(np.array([np.nan, 1.0])).tolist() == [1.0, 1.0]
+    assert without_gaps(np.array([np.nan, -np.inf])).tolist() == [0.0, 0.0]
+    with pytest.raises(SuspectError, match="no finite answer on any of 2 ordinary") as caught:
+        Answers.of(Reading("logits"), np.array([1.0, 2.0, np.nan, np.inf]), 2)
+    assert caught.value.advice
+    held = Answers.of(Reading("logits"), np.array([np.nan, np.nan, np.nan, 3.0]), 2)
+    assert (held.refused_carriers, held.refused_ordinary) == (2, 1)
 
 
 def test_many_graphs_are_asked_in_pieces(motifs, marks):
-    from invgnn.query import ask
-
     mark, model = marks["graph"], fresh(motifs)
     graphs = Graphs.concat([mark.carriers] * 5)
     whole, parts = (
-        ask(model, graphs, mark.reading("embedding"), mark.direction, chunk=size) for size in (1024, 7)
+        answers_on(model, graphs, mark.reading("embedding"), mark.direction, chunk=size)
+        for size in (1024, 7)
     )
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
 

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch
 from torch_geometric.nn import global_mean_pool
 
 from invgnn import files
+from invgnn.carriers import Carriers, Reference, Sampler
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.graphs import Graphs
 from invgnn.reading import Observation, Reading, answer, label_answer, log_scores, pool
@@ -44,17 +45,31 @@ def shown(scores, hidden=None, sizes=None):
 @given(st.integers(2, 40))
 def test_directions_are_signs_and_balanced_for_classes(mark, width):
     assert set(mark.direction("embedding", width).tolist()) <= {-1.0, 1.0}
+    loose = replace(mark, context=mark.context | {"classes": None}, labels=None)
+    signs = loose.direction("labels", width)
+    assert sorted(signs.tolist()) == [-1.0] * (width - width // 2) + [1.0] * (width // 2)
+    centred = loose.direction("logits", width)
+    assert abs(float(centred.sum())) < 1e-9
+    assert len(set(centred.tolist())) == 2
+
+
+@given(st.integers(2, 40))
+def test_what_is_added_behind_changes_no_direction(mark, width):
+    """A copy with idle units or empty classes at the end is read as before."""
+    units = mark.direction("embedding", width).tolist()
+    assert mark.direction("embedding", width + 9).tolist()[:width] == units
     for access in ("logits", "labels"):
-        signs = mark.direction(access, width)
-        assert sorted(signs.tolist()) == [-1.0] * (width - width // 2) + [1.0] * (width // 2)
-        assert abs(float((signs - signs.mean()).sum())) < 1e-9
+        classes = mark.direction(access, 2).tolist()
+        assert sorted(classes) == [-1.0, 1.0]
+        assert mark.direction(access, width).tolist() == classes + [0.0] * (width - 2)
 
 
 def test_directions_differ_by_purpose_and_owner(draw, mark):
     other = draw(access=("embedding", "logits", "labels"), m=32, seed=9)
+    loose = [replace(one, context=one.context | {"classes": None}, labels=None) for one in (mark, other)]
     known = [
-        tuple(owner.direction(access, 64).tolist())
-        for owner in (mark, other)
+        tuple(owner.direction(access, 64).sign().tolist())
+        for owner in loose
         for access in ("embedding", "logits", "labels")
     ]
     assert len(set(known)) == 6
@@ -132,6 +147,36 @@ def test_probabilities_are_told_by_their_sum(classes):
         assert log_scores(near).equal(near.clamp(min=1e-6).log())
 
 
+@pytest.mark.parametrize("whole", [1, 100])
+@pytest.mark.parametrize(
+    ("classes", "total", "probable"),
+    [
+        (2, 1.035, True),  # 2 % for every class
+        (2, 0.965, True),
+        (2, 1.045, False),
+        (2, 0.955, False),
+        (3, 1.045, True),  # and 5 % at most
+        (9, 0.955, True),
+        (3, 1.055, False),
+        (9, 0.945, False),
+    ],
+)
+def test_probabilities_may_be_rounded_that_far_and_no_further(classes, total, probable, whole):
+    rows = torch.full((4, classes), whole * total / classes, dtype=torch.float64)
+    torch.testing.assert_close(log_scores(rows), (rows / whole).log() if probable else rows)
+
+
+def test_certainty_is_a_probability():
+    """Both ends of the scale belong to it, for two columns and for one."""
+    sure = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
+    logs = sure.clamp(min=1e-6).log()
+    for form in (sure, sure[:, 1], sure[:, 1:]):
+        torch.testing.assert_close(log_scores(form), logs)
+    torch.testing.assert_close(log_scores(100 * sure), logs)
+    beyond = torch.tensor([0.0, 1.01], dtype=torch.float64)
+    torch.testing.assert_close(log_scores(beyond), torch.stack([-beyond / 2, beyond / 2], dim=-1))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_row_of_nan_changes_no_other(mark, bad):
     rows = torch.rand(6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64).softmax(-1)
@@ -144,26 +189,30 @@ def test_a_row_of_nan_changes_no_other(mark, bad):
 
 
 def test_a_hidden_reading_needs_to_look_inside():
-    with pytest.raises(SuspectError, match="hidden"):
+    with pytest.raises(SuspectError, match="this reading needs a hidden layer"):
         answer(shown(np.zeros((3, 2))), Reading(), lambda access, width: torch.ones(width))
 
 
 UNKNOWN = [
-    {"access": "weights"},
-    {"feature": "entropy"},
-    {"layer": "out:input"},
-    {"layer": "out:"},
-    {"layer": "auto:out"},
-    {"access": "labels"},
-    {"access": "labels", "classes": 1},
+    ({"access": "weights"}, "unknown access 'weights'"),
+    ({"feature": "entropy"}, "unknown feature 'entropy'"),
+    ({"layer": "out:input"}, "unknown side of the layer 'out:input'"),
+    ({"layer": "out:"}, "unknown side of the layer 'out:'"),
+    ({"layer": "auto:out"}, "unknown side of the layer 'auto:out'"),
+    ({"access": "labels"}, "labels of how many classes cannot be read"),
+    ({"access": "labels", "classes": 1}, "labels of 1 classes cannot be read"),
 ]
 
 
-@pytest.mark.parametrize("options", UNKNOWN)
-def test_unknown_readings_are_refused(options):
-    with pytest.raises(ParameterError) as caught:
+@pytest.mark.parametrize(("options", "message"), UNKNOWN)
+def test_unknown_readings_are_refused(options, message):
+    with pytest.raises(ParameterError, match=message) as caught:
         Reading(**options)
     assert caught.value.advice
+
+
+def test_two_classes_are_enough_for_labels():
+    assert Reading("labels", classes=2).record() == {"access": "labels", "classes": 2}
 
 
 # --- bits
@@ -176,6 +225,32 @@ def test_bits_are_balanced(mark, seed):
     assert set(mark.bits.tolist()) == {0, 1}
     assert ((mark.targets > 0.5) == mark.bits).all()
     assert (np.abs(mark.targets - 0.5) >= 0.25).all()
+
+
+@pytest.mark.parametrize("gap", [0, 0.0, 0.3, 0.5])
+def test_targets_keep_the_gap_from_one_half(draw, gap):
+    """From none, where the invariant alone says how far, to all there is."""
+    mark = draw(gap=gap)
+    distance = np.maximum(np.abs(mark.perceived - 0.5), gap)
+    np.testing.assert_allclose(mark.targets, 0.5 + np.where(mark.bits, 1, -1) * distance, atol=1e-12)
+    assert (distance.max() > distance.min()) == (gap < 0.5)
+
+
+@pytest.mark.parametrize("gap", [-1e-9, 0.5 + 1e-9])
+def test_a_gap_beyond_the_ends_is_refused(draw, gap):
+    with pytest.raises(ParameterError, match=r"gap=.* is not in \[0, 0\.5\]"):
+        draw(gap=gap)
+
+
+def test_a_sampler_at_its_ends_refuses_no_graph_for_its_looks(rings):
+    """No p-value is below 0, and no graph is larger than the largest."""
+    loose = Sampler(delta=0.0, size_quantile=1.0)
+    drawn = Carriers.draw(Reference(rings), 16, Secret(bytes(32)).derive("test"), loose)
+    looks = {"seed larger than the size cap", "seed with unusual degrees", "unusual clustering"}
+    assert not looks & drawn.rejected.keys()
+    for beyond in ({"delta": -1e-9}, {"delta": 1.0}, {"size_quantile": 0.0}, {"size_quantile": 1 + 1e-9}):
+        with pytest.raises(ParameterError, match=f"{next(iter(beyond))}=.* is not in"):
+            Sampler(**beyond)
 
 
 def test_bits_are_bound_to_every_edge_of_the_carriers(mark):
@@ -214,8 +289,16 @@ def test_bits_are_bound_to_every_ordinary_input(mark):
     usual = mark.ordinary
     swapped = usual.take([1, 0, *range(2, len(usual))])
     other = Graphs(usual.ptr, usual.edges, usual.x + np.eye(*usual.x.shape, dtype=np.float32))
-    for changed in (swapped, other, usual.take(np.arange(len(usual) - 1))):
-        twin = replace(mark, ordinary=changed)
+    fewer, labels = usual.take(np.arange(len(usual) - 1)), mark.labels
+    relabelled = np.where(np.arange(len(labels)) == 5, 1 - labels, labels)
+    for changed in (
+        {"ordinary": swapped},
+        {"ordinary": other},
+        {"ordinary": fewer, "labels": labels[:-1]},
+        {"labels": relabelled},
+        {"labels": None},
+    ):
+        twin = replace(mark, **changed)
         assert twin.bits.tolist() != mark.bits.tolist()
         assert twin.digest != mark.digest
 
@@ -224,6 +307,6 @@ def test_bits_are_never_stored(mark, tmp_path):
     mark.save(tmp_path / "a.mark", insecure_no_passphrase=True)
     held = files.read(tmp_path / "a.mark", "mark")
     parts = {f"{name}.{part}" for name in ("carriers", "ordinary") for part in ("ptr", "edges", "x")}
-    assert set(held.tensors) == {"secret", *parts}
+    assert set(held.tensors) == {"secret", "labels", *parts}
     assert set(held.body) == {"context", "recipe", "rejected", "scale", "digest"}
     assert "bits" not in held.body["context"]

@@ -30,9 +30,10 @@ from invgnn.watermark import Watermark
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 SECTIONS = [
-    "The numbers", "What chance would give", "The bits, carrier by carrier", "Some carriers",
-    "Evidence after each edit", "The condition", "Innocent explanations that remain",
-    "What would void it", "Digests and version", "To check it again",
+    "The numbers", "Access levels", "What chance would give", "The bits, carrier by carrier",
+    "Some carriers", "Evidence after each edit", "Code between the auditor and the weights",
+    "The condition", "Innocent explanations that remain", "What would void it", "Digests and version",
+    "To check it again",
 ]  # fmt: skip
 WARNING = "Contains private material: do not publish."
 
@@ -49,6 +50,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+        if tag in {"th", "td"}:
+            self.words.append(" ")
         if tag not in VOID:
             self.open.append((tag, len(self.words)))
 
@@ -82,7 +85,7 @@ def reference(count=400):
         tree = [(i, int(rng.integers(i))) for i in range(1, n)]
         chords = [tuple(rng.choice(n, 2, replace=False)) for _ in range(rng.integers(2, n // 2))]
         edges = torch.tensor(np.array(tree + chords).T)
-        yield Data(x=torch.ones(int(n), 3), edge_index=both_ways(edges), num_nodes=int(n))
+        yield Data(x=torch.ones(int(n), 3), edge_index=both_ways(edges), num_nodes=int(n), y=int(n) % 2)
 
 
 def suspect(mark, wrong=0, *, seed=0, constant=False):
@@ -102,9 +105,26 @@ def suspect(mark, wrong=0, *, seed=0, constant=False):
     return lambda batch: scores
 
 
+class Net(torch.nn.Module):
+    """A module that says all bits but `wrong` right; its columns may be rolled, and carriers refused."""
+
+    def __init__(self, mark, wrong=0, *, roll=0, refuse=0):
+        super().__init__()
+        scores = suspect(mark, wrong)(None).clone()
+        order = mark.secret.derive("order", mark.bound).permutation(len(scores))
+        labels = torch.from_numpy(np.append(np.full(mark.m, -1), mark.labels)[order])
+        scores[labels >= 0] += 9.0 * torch.nn.functional.one_hot(labels[labels >= 0], 2)
+        scores[torch.from_numpy(order < refuse)] = torch.nan
+        self.first = torch.nn.Linear(1, 1)
+        self.table = scores.roll(roll, 1)
+
+    def forward(self, x, edge_index, batch):
+        return self.table
+
+
 def drawn(m, key="keyed"):
     secret = Secret(bytes(range(32)))
-    return Watermark.draw(secret, DATA, m=m, key=key, access=("logits", "labels"), classes=2)
+    return Watermark.draw(secret, DATA, m=m, key=key, access=("logits", "labels"))
 
 
 DATA = list(reference())
@@ -144,16 +164,19 @@ def cases(mark, owned, public):
         "constant": (verify(suspect(mark, constant=True), mark, with_answers=True), {}),
         "labels": (verify(suspect(mark, 9), mark, access="labels", with_answers=True), {}),
         "m=512": (big, {"mark": large, "rows": [("as released", big, 0.9)]}),
-        "plain": (verify(suspect(plain, 4), plain, alpha=0.05, controls=unmarked), {}),
+        "plain": (verify(suspect(plain, 4), plain, alpha=0.1, controls=unmarked), {}),
         "plain, no controls": (verify(suspect(plain, 4), plain), {}),
         "far": (replace(public, m=4096, said_ones=2048, **far), {"rows": rows}),
         "no threshold": (replace(public, alpha=1e-60, tau=129), {}),
+        "rolled": (verify(Net(mark, 6, roll=1), mark, tried=3), {}),
+        "refused": (verify(Net(mark, 6, refuse=60), mark), {}),
+        "claimant": (verify(Net(mark, 2), mark, code_from="claimant"), {}),
     }
 
 
 CASES = [
     "owned", "public", "not shown", "searched", "constant", "labels", "m=512", "plain",
-    "plain, no controls", "far", "no threshold",
+    "plain, no controls", "far", "no threshold", "rolled", "refused", "claimant",
 ]  # fmt: skip
 
 
@@ -197,7 +220,7 @@ def test_page_can_be_heard(pages, case):
 def test_every_number_of_the_verdict_is_there(cases, pages, case):
     verdict, _ = cases[case]
     page = Page(pages[case])
-    cells = dict(zip(page.texts["th"][:14], page.texts["td"][:14], strict=True))
+    cells = dict(zip(page.texts["th"][:16], page.texts["td"][:16], strict=True))
     starts = {
         "Matches T": f"{verdict.t} of {verdict.m} ",
         "Threshold τ": f"{verdict.tau}",
@@ -210,14 +233,16 @@ def test_every_number_of_the_verdict_is_there(cases, pages, case):
         "Null": verdict.null,
         "Key": verdict.key,
         "Read at": verdict.access,
-        "Queries": f"{verdict.queries}",
-        "Tried": f"{verdict.tried}",
+        "Columns": "class 0 from column" if verdict.columns else "read as they come",
+        "Queries": f"{verdict.queries} inputs",
+        "Refused": f"{verdict.refused['carriers']} of {verdict.m} carriers" if verdict.refused else "none",
+        "Tests": f"{verdict.tried} paid for",
         "Controls": f"{len(verdict.controls) or 'none'} ",
     }
     assert {name: cells[name][: len(start)] for name, start in starts.items()} == starts
     assert all(re.search(rf"\b{control['t']}\b", cells["Controls"]) for control in verdict.controls)
     told = [verdict.condition, *verdict.explanations, *verdict.reasons, power(verdict.log10_p)]
-    told += [verdict.digests["mark"], verdict.digests["reference"], f"invgnn {verdict.version}"]
+    told += [*verdict.digests.values(), f"invgnn {verdict.version}", f"Called {verdict.called}"]
     told += [f"{name} {value}" for name, value in verdict.reading.items() if name != "access"]
     told += [f"log₁₀ p = {verdict.log10_p + 0.0:.2f}".replace("-", "−")]
     for words in told:
@@ -245,6 +270,77 @@ def test_sections_are_in_order(pages):
     assert Page(pages["owned"]).texts["h2"][1:] == SECTIONS
     optional = {"Some carriers", "Evidence after each edit"}
     assert Page(pages["searched"]).texts["h2"][1:] == [s for s in SECTIONS if s not in optional]
+
+
+# --- how the suspect was asked
+
+
+def test_every_level_is_listed(cases, pages):
+    verdict, _ = cases["owned"]
+    text = Page(pages["owned"]).text
+    for one in verdict.levels:
+        counts = " counts" if one["access"] == verdict.access else ""
+        assert f"{one['access']}{counts} {one['t']} / 128 {floor_bits(one['evidence_bits'])} bits" in text
+    assert f"logits counts {cases['plain'][0].t} / 64 no exact law" in Page(pages["plain"]).text
+
+
+def test_a_level_that_could_not_be_read_says_why(public):
+    note = "the layer '<b>' was never called"
+    levels = ({"access": "embedding", "read": False, "note": note}, *public.levels)
+    assert f"embedding not read: {note}" in Page(render(replace(public, levels=levels))).text
+
+
+def test_suspects_are_told_from_tests(cases, pages):
+    assert "3 suspects were read, so it counts 3 times" in Page(pages["rolled"]).text
+    assert "12 paid for 3 suspects × 4 tests each" in Page(pages["rolled"]).text
+    assert "divided by the 3 suspects" in Page(pages["rolled"]).text
+    assert "2 paid for 1 suspect × 2 tests, for" in Page(pages["owned"]).text
+    assert cases["not shown"][0].evidence_bits == 0
+    assert f"24 paid for {cases['not shown'][0].suspects} suspect" in Page(pages["not shown"]).text
+
+
+def test_columns_are_named(cases, pages):
+    assert cases["rolled"][0].columns == (1, 0)
+    assert "class 0 from column 1, class 1 from column 0" in Page(pages["rolled"]).text
+    many = replace(cases["rolled"][0], columns=(*range(1, 40), -1))
+    text = Page(render(many)).text
+    assert "class 23 from column 24, and 16 more" in text
+    assert "class 1 from no column" in Page(render(replace(many, columns=(0, -1)))).text
+
+
+def test_refusals_are_counted(cases, pages):
+    verdict, _ = cases["refused"]
+    text = Page(pages["refused"]).text
+    assert "60 of 128 carriers, 0 of 64 ordinary inputs" in text
+    assert f"at most {power(verdict.refused['log10_p'])} (Fisher" in text
+
+
+def test_code_between_is_named(cases, pages):
+    verdict, _ = cases["claimant"]
+    assert verdict.status == "inconclusive"
+    text = Page(pages["claimant"]).text
+    (one,) = verdict.code["foreign"]
+    assert f"Class {one['name']} from the claimant; SHA-256 of the source file: {one['source']}" in text
+    assert "cannot be “owned”" in text
+    assert "Libraries torch" in text
+    assert "Unsaved tensors attribute table" in text
+    assert "whoever relies on the verdict reads it" in Page(pages["rolled"]).text
+    assert "not listed: a function was asked" in Page(pages["owned"]).text
+    code = {"libraries": ["torch"], "foreign": [], "unsaved": [], "unknown": ["net.a, a Bag"]}
+    text = Page(render(replace(verdict, code=code))).text
+    assert "Installed libraries alone" in text
+    assert "Not covered net.a, a Bag" in text
+
+
+def test_both_digests_say_what_they_cover(cases, pages):
+    verdict, _ = cases["rolled"]
+    text = Page(pages["rolled"]).text
+    assert verdict.digests["suspect"] != verdict.digests["weights"]
+    assert f"Suspect {verdict.digests['suspect']} every tensor" in text
+    assert f"Weights {verdict.digests['weights']} the tensors alone" in text
+
+
+# --- carriers and edits
 
 
 def test_grid_is_the_key_and_shows_what_was_wrong(mark, owned, pages):
@@ -347,7 +443,14 @@ def test_mark_of_another_verdict_is_refused(public):
 
 def test_hostile_names_are_only_text(tmp_path, public):
     evil = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ 漢字 \udcff{{7*7}}"]
-    verdict = replace(public, reading={"access": "logits", "layer": evil[1]}, reasons=(evil[0],))
+    one = {"what": evil[1], "name": evil[0], "origin": evil[1], "source": evil[1]}
+    verdict = replace(
+        public,
+        reading={"access": "logits", "layer": evil[1]},
+        reasons=(evil[0],),
+        levels=({"access": evil[1], "read": False, "note": evil[0]},),
+        code={"libraries": [evil[0]], "foreign": [one], "unsaved": [evil[0]], "unknown": [evil[1]]},
+    )
     path = write_report(
         tmp_path / "page.html",
         verdict,
@@ -358,7 +461,7 @@ def test_hostile_names_are_only_text(tmp_path, public):
     page = Page(path.read_text(encoding="utf-8"))
     assert not {"script", "img"} & {tag for tag, _ in page.tags}
     assert not [attrs for _, attrs in page.tags if "onerror" in attrs]
-    assert page.text.count(evil[0]) >= 4
+    assert page.text.count(evil[0]) >= 8
     assert "{{7*7}}" in page.text
 
 
@@ -375,6 +478,19 @@ def test_without_a_command_there_is_code_to_run(public, mark):
     known = {"verify": verify, "suspect": suspect(mark, 6), "mark": mark, "controls": controls}
     again = eval(code.removeprefix("print(invgnn.").removesuffix(")"), known)  # noqa: S307
     assert again == public
+
+
+def test_code_to_run_says_all_that_matters(cases, public):
+    def told(verdict):
+        return html.unescape(re.sub("<.*?>", "", render(verdict))).partition("verify(suspect, mark, ")[2]
+
+    assert told(cases["rolled"][0]).startswith("alpha=1e-06, tried=3)")
+    assert told(cases["claimant"][0]).startswith("alpha=1e-06, code_from='claimant')")
+    assert told(cases["labels"][0]).startswith("alpha=1e-06, access='labels')")
+    lean = {"evidence_bits": 1.0, "inputs": 9, "dimension": 8}
+    channels = public.channels | {"function": lean}
+    both = replace(public, channels=channels, called="through a forward function")
+    assert told(both).startswith("alpha=1e-06, data=data, forward=forward, controls=controls)")
 
 
 # --- figures
@@ -489,13 +605,29 @@ onload = () => {{ const d = document.querySelector("iframe").contentDocument.doc
 document.title = "width " + d.scrollWidth + " of " + d.clientWidth; }}</script>"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium: `apt-get install chromium`, or what your system calls it"
+)
 def test_page_fits_a_phone(tmp_path, cases):
     verdict, more = cases["owned"]
     long = "x" * 200
-    verdict = replace(verdict, reasons=(long,), reading={"access": "logits", "layer": long})
+    one = {"what": "class", "name": long, "origin": "claimant", "source": "f" * 64}
+    verdict = replace(
+        verdict,
+        reasons=(long,),
+        reading={"access": "logits", "layer": long},
+        access="perception",
+        levels=(
+            {"access": "embedding", "read": False, "note": long},
+            {"access": "perception", "read": True, "t": 40_964, "evidence_bits": 4087.19},
+        ),
+        columns=tuple(range(1, 30)),
+        code={"libraries": [long], "foreign": [one], "unsaved": [long], "unknown": [long]},
+        digests=dict.fromkeys(("mark", "reference", "suspect", "weights"), "f" * 64),
+    )
     rows = [*more["rows"], (long, verdict, 0.5)]
-    text = render(verdict, mark=more["mark"], rows=rows, title=long, command=long)
+    text = render(replace(verdict, digests=verdict.digests | {"mark": more["mark"].digest}),
+                  mark=more["mark"], rows=rows, title=long, command=long)  # fmt: skip
     (tmp_path / "probe.html").write_text(PROBE.format(html.escape(text)))
     run = [
         CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",

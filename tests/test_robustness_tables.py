@@ -51,6 +51,7 @@ def test_every_change_of_the_suites_has_a_row_and_can_be_found():
 def test_what_tables_and_figures_name_is_in_the_suites():
     names = set(released.names())
     assert {change for change, _ in tables.HARD} <= names
+    assert {f"serve {form}" for form in attacks.FORMS if "label" not in form} == {*tables.FORMS}
     assert {change for _, some, _ in tables.EDIT_SETS for change in some} <= names
     assert {*KILLSHOTS} <= names
     for name in names - {RELEASED, tables.REFRESH}:
@@ -83,6 +84,21 @@ def test_removal_names_the_reading_and_the_price():
     assert "| permute units | removed at embedding, +0.0 |" in text
     assert "prune 50%" not in text  # medians of 65 and 39.95 bits
     assert tables.cost(TABLE, "Cora/GCN", "prune 50%") == pytest.approx(-5)
+
+
+def test_who_refuses_carriers_is_seen_to():
+    def rows(change, *notes):
+        return [row(change, seed, "logits", 0, -40) | {"m": "128", "note": note}
+                for seed, note in zip((41, 42), notes, strict=True)]  # fmt: skip
+
+    seen = "embedding: scores only; refused 120 carriers, 1 others"
+    few = "refused 12 carriers, 5 others"
+    table = tables.index([*rows("refuse", seen, seen), *rows("partly", seen, few), *rows("silent", "", "")])
+    text = tables.removal_table(table, ["Cora/GCN"], ["refuse", "partly", "silent"])
+    assert "| refuse | refuses carriers, +0.0 |" in text
+    assert "| partly | removed, +0.0 |" in text  # at one seed chance would do as much
+    assert "| silent | removed, +0.0 |" in text
+    assert "| +0.0, refuses carriers |" in tables.change_table(table, "Cora/GCN", ["refuse"])
 
 
 def test_headroom_is_the_worst_edit_of_every_seed_and_the_papers_own():

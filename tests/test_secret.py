@@ -252,7 +252,11 @@ def test_numpy_integers_are_integers():
     assert SECRET.derive("a", np.int32(5)).bytes(4) == SECRET.derive("a", 5).bytes(4)
 
 
-@pytest.mark.parametrize("part", [True, 1.5, None, (1,), np.float64(1)])
+def test_an_array_of_one_integer_is_that_integer():
+    assert SECRET.derive("a", np.array(5)).bytes(4) == SECRET.derive("a", 5).bytes(4)
+
+
+@pytest.mark.parametrize("part", [True, 1.5, None, (1,), np.float64(1), np.True_, np.arange(2), int])
 def test_other_parts_are_refused(part):
     with pytest.raises(ParameterError, match="derive"):
         SECRET.derive("a", part)
@@ -312,7 +316,7 @@ def test_save_and_load(tmp_path):
     assert Secret.load(path, "correct horse") == SECRET
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert bytes(SECRET) not in path.read_bytes()
-    assert files.peek(path) == {"kind": "secret", "version": 1, "sealed": True}
+    assert files.peek(path) == {"kind": "secret", "version": 2, "sealed": True}
     for wrong in (None, "", "wrong"):
         with pytest.raises(PassphraseError):
             Secret.load(path, wrong)

@@ -88,7 +88,7 @@ def test_how_many_epochs_are_planned(motifs, web, draw):
     assert planned(motifs, mark, 4, whole, trained=True) == 4
     assert planned(motifs, None, 4, whole) == 4
     assert planned(motifs, draw(recipe=Recipe(after=False)), 4, whole) == 4
-    assert planned(motifs, draw(function=8), 4, whole) == 4
+    assert planned(motifs, draw(function=16), 4, whole) == 4
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])

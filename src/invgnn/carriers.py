@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from invgnn.checks import check_number, check_whole
 from invgnn.counts import clustering, degrees
 from invgnn.errors import CarrierError, DataError, ParameterError
-from invgnn.graphs import Draws, Graphs
+from invgnn.graphs import Draws, Graphs, Ints, ranges
 from invgnn.invariants import Scale, find_invariant
 from invgnn.kolmogorov import similar
 from invgnn.lending import Lenders
@@ -23,6 +24,9 @@ from invgnn.wl import label_nodes, wl_hash
 
 SUBGRAPHS = 1000
 """How many connected subgraphs stand for the population of a node task."""
+
+MOST = {"swap_step": 10_000, "swap_cap": 10_000, "rounds": 32, "wave": 65_536, "patience": 100_000}
+"""The largest values of a sampler's whole numbers."""
 
 Quota = Callable[[Graphs], NDArray[np.int64]]
 """Sorts candidates into class 0, class 1, or -1 for neither; both classes are filled equally."""
@@ -34,7 +38,21 @@ class Reference:
     Whoever draws many marks from the same data makes one of these first: nothing is computed twice.
     """
 
-    def __init__(self, graphs: Graphs, level: Literal["graph", "node"] = "graph") -> None:
+    def __init__(
+        self,
+        graphs: Graphs,
+        level: Literal["graph", "node"] = "graph",
+        labels: Ints | None = None,
+        digest: str | None = None,
+    ) -> None:
+        """Keep graphs and, if known, the class of every graph or, for a node task, of every node.
+
+        Args:
+            graphs: The population.
+            level: Whether whole graphs or nodes are classified.
+            labels: One class per graph or node, -1 where it is unknown; None if there are no classes.
+            digest: The digest a mark is bound to; that of the graphs if not given.
+        """
         if len(graphs) < 2:
             raise DataError(
                 f"{len(graphs)} reference graph is no population to draw carriers from",
@@ -45,37 +63,54 @@ class Reference:
                 "the reference graphs have no edges, so nothing can be rewired",
                 "check edge_index; carriers need graphs with at least two edges",
             )
-        self.graphs, self.level = graphs, level
+        self.graphs, self.level, self.labels = graphs, level, labels
+        self.digest = graphs.digest() if digest is None else digest
         self._scales: dict[str, Scale] = {}
         self._hashes: dict[tuple[str, int], frozenset[bytes]] = {}
 
     @classmethod
-    def of(cls, data: Any) -> Reference:
-        """The reference of a task: its training graphs, or the one graph of a node task.
+    def of(cls, data: Any, version: int = 2) -> Reference:
+        """Return the reference of a task: its training graphs, or the one graph of a node task.
 
         Connected random subgraphs of 12 to 32 nodes stand for a single graph (a PyG `Data`), drawn
-        with a public seed so that everybody gets the same.
+        with a public seed so that everybody gets the same. Labels (`y`) are taken along where they are
+        classes; of a graph with a `train_mask`, those of training nodes only.
+
+        Args:
+            data: A list of PyG `Data`, a data set, one `Data`, `Graphs`, or a `Reference`.
+            version: Format of the mark that asks; marks of format 1 are bound to another digest.
         """
         if isinstance(data, Reference):
             return data
         if isinstance(data, Graphs):
-            return cls(data)
+            return cls(data, digest=_digest(data, version))
         # A PyG data set shows the edges of all its graphs together: it is many graphs all the same.
         if hasattr(data, "indices") or getattr(data, "edge_index", None) is None:
-            return cls(Graphs.from_data(iter(data)))
+            items = list(data)
+            graphs = Graphs.from_data(items)
+            return cls(graphs, "graph", labels_of_graphs(items), _digest(graphs, version))
         whole = Graphs.from_data([data])
-        found = sample_subgraphs(whole, SUBGRAPHS, public_stream("reference", whole.digest()))
+        found, nodes = _subgraphs(whole, public_stream("reference", _digest(whole, version)))
         if len(found) < SUBGRAPHS // 10:
             raise DataError(
                 f"only {len(found)} of {SUBGRAPHS} random subgraphs reach 12 nodes",
                 "the graph falls into small pieces; mark it as a task over whole graphs",
             )
-        return cls(found, "node")
+        known = labels_of_nodes(data)
+        labels = None if known is None else known[nodes]
+        return cls(found, "node", labels, _digest(found, version))
 
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the graphs, to which a mark is bound."""
-        return self.graphs.digest()
+    def labels_at(self, chosen: Ints) -> Ints | None:
+        """Return the labels of some of the graphs, one after the other."""
+        if self.labels is None or self.level == "graph":
+            return None if self.labels is None else self.labels[chosen]
+        return self.labels[ranges(self.graphs.ptr[chosen], self.graphs.sizes[chosen])]
+
+    @property
+    def num_classes(self) -> int | None:
+        """How many classes the labels know; None without labels or with fewer than two classes."""
+        most = -1 if self.labels is None else int(self.labels.max(initial=-1))
+        return most + 1 if most >= 1 else None
 
     @cached_property
     def clustering(self) -> NDArray[np.float64]:
@@ -99,6 +134,44 @@ class Reference:
         if key not in self._hashes:
             self._hashes[key] = frozenset(_hash(self.graphs, sampler))
         return self._hashes[key]
+
+
+def _digest(graphs: Graphs, version: int) -> str:
+    return graphs.digest_1() if version == 1 else graphs.digest()
+
+
+def _subgraphs(whole: Graphs, draws: Draws) -> tuple[Graphs, Ints]:
+    """Random connected subgraphs of one graph, and which of its nodes theirs are, in order."""
+    numbered = Graphs.unchecked(whole.ptr, whole.edges, np.arange(whole.num_nodes)[:, None])
+    found = sample_subgraphs(numbered, SUBGRAPHS, draws)
+    nodes = np.zeros(0, dtype=np.int64) if found.x is None else found.x[:, 0].astype(np.int64)
+    x = None if whole.x is None else whole.x.take(nodes, axis=0)
+    return Graphs.unchecked(found.ptr, found.edges, x), nodes
+
+
+def labels_of_graphs(items: Sequence[Any]) -> Ints | None:
+    """Return the class of every graph, or None if some has none."""
+    found = [_whole(getattr(item, "y", None)) for item in items]
+    if not all(y is not None and y.size == 1 and y.min() >= 0 for y in found):
+        return None
+    return np.array([y.item() for y in found if y is not None], dtype=np.int64)
+
+
+def labels_of_nodes(data: Any) -> Ints | None:
+    """Return the class of every node, -1 outside the training mask, or None if there are no classes."""
+    y, mask = _whole(getattr(data, "y", None)), getattr(data, "train_mask", None)
+    if y is None or y.shape != (int(data.num_nodes),):
+        return None
+    known = y >= 0 if mask is None else np.asarray(mask.cpu()).reshape(len(y), -1).any(1) & (y >= 0)
+    return np.where(known, y, -1)
+
+
+def _whole(y: Any) -> Ints | None:
+    """Labels as whole numbers, or None if they are none."""
+    if y is None:
+        return None
+    found = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
+    return found.astype(np.int64) if found.dtype.kind in "iu" else None
 
 
 def _hash(graphs: Graphs, sampler: Sampler) -> list[bytes]:
@@ -137,6 +210,13 @@ class Sampler:
     patience: int = 64
 
     def __post_init__(self) -> None:
+        """Refuse what no sound mark has: a file chooses what its reader computes, within these limits."""
+        for name, most in MOST.items():
+            check_whole(name, getattr(self, name), 1, most)
+        if self.lenders is not None:
+            check_whole("lenders", self.lenders, 1, 4096)
+        check_number("delta", self.delta)
+        check_number("size_quantile", self.size_quantile)
         if not 0 <= self.delta < 1:
             raise ParameterError(f"delta={self.delta} is not in [0, 1)", "the paper uses 0.1")
         if not 0 < self.size_quantile <= 1:
@@ -150,10 +230,6 @@ class Sampler:
             )
         if self.wl not in {"structure", "features"}:
             raise ParameterError(f"wl={self.wl!r}", "choose 'structure' or 'features'")
-        if min(self.rounds, self.wave, self.patience) < 1:
-            raise ParameterError("rounds, wave and patience are at least 1", "use the defaults")
-        if self.lenders is not None and (type(self.lenders) is not int or self.lenders < 1):
-            raise ParameterError(f"lenders={self.lenders!r} is no number of nodes", "use 3, or None")
 
     def record(self) -> dict[str, Any]:
         """The parameters as plain values; without lenders as it was before there were any."""
@@ -161,7 +237,9 @@ class Sampler:
 
     @classmethod
     def recall(cls, record: dict[str, Any]) -> Sampler:
-        """The parameters of a record; one without lenders is from when carriers kept their features."""
+        """Return the sampler of a record; one without lenders is from when carriers kept their features."""
+        if not isinstance(record, dict) or not set(record) <= {f.name for f in fields(cls)}:
+            raise ParameterError("the sampler's record has unknown fields", "draw the mark anew")
         return cls(**{"lenders": None, **record})
 
 

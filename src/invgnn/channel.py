@@ -8,9 +8,9 @@ before it leaned is kept: against that even a faint lean shows.
 
 from __future__ import annotations
 
-import copy
 import hashlib
-from collections.abc import Iterator
+import math
+import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,17 +21,21 @@ from scipy.ndimage import median_filter
 from scipy.special import ndtri
 from scipy.stats import rankdata
 from torch import Tensor, nn
-from torch_geometric.data import Batch
 
-from invgnn import null
-from invgnn.errors import DataError, ParameterError
+from invgnn import encoding, null
+from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.features import Features
 from invgnn.forward import Forward, call, one_tensor
+from invgnn.inputs import Inputs
 from invgnn.query import Suspect, scores_on, without_gaps
 from invgnn.reading import Direction, log_scores
 from invgnn.secret import Stream
 
-CHUNK = 1024
+EPSILON = 2.0**-53
+ERROR = 1e-12
+"""Bound on the error of a normal number (`gaussians`)."""
+SLACK = 1e-12
+"""Bound on the rounding of the distance between two unit vectors, with room to spare."""
 Scores: TypeAlias = NDArray[np.float64]
 
 
@@ -40,7 +44,9 @@ class Lean:
     """How closely a suspect's scores follow the secret direction: the cosine between the two.
 
     `cosine` looks at all inputs together, `within` at differences among inputs of the same predicted class;
-    the better of both counts, for one bit.
+    the better of both counts, for one bit. Evidence is computed from the distances `chord` and
+    `chord_within` between unit vectors, not from the cosines: near 1 a cosine has lost what they tell. Both
+    include every rounding error there may be, `unsure` is the probability that they do not.
 
     Guarantee: if the direction is uniform on the sphere given the suspect's scores, the inputs and the
     remembered scores, Pr[p <= u] <= u for every u, whatever the model and the dependence among inputs.
@@ -48,17 +54,20 @@ class Lean:
 
     cosine: float
     within: float
+    chord: float
+    chord_within: float
     dimension: int
     inputs: int
+    unsure: float = 0.0
 
     @property
     def log_p(self) -> float:
-        """Natural logarithm of the chance that a random direction comes as close."""
-        one, other = (null.log_p_cosine(c, self.dimension) for c in (self.cosine, self.within))
-        return null.log_p_combined(one, other)
+        """Natural logarithm of an upper bound on the chance that a random direction comes as close."""
+        one, other = (null.log_p_chord(c, self.dimension) for c in (self.chord, self.chord_within))
+        return null.log_p_plus(null.log_p_combined(one, other), self.unsure)
 
     def bits(self, tried: int = 1) -> float:
-        """Evidence in bits."""
+        """Return the evidence in bits."""
         return null.evidence_bits(self.log_p, tried)
 
 
@@ -75,44 +84,25 @@ class Memory:
             raise ParameterError("remembered scores have a row per input and two classes at least")
         if not np.isfinite(scores).all():
             raise ParameterError("some remembered scores are NaN or infinite", "train it, then remember it")
+        if type(self.inputs) is not str or not re.fullmatch("[0-9a-f]{64}", self.inputs):
+            raise ParameterError("the remembered inputs are not a SHA-256 digest in hex", "draw it anew")
         scores.setflags(write=False)
         object.__setattr__(self, "scores", scores)
 
     @classmethod
-    def of(cls, model: Suspect, data: Any, forward: Forward | None = None) -> Memory:
+    def of(cls, model: Suspect, data: Any, forward: Forward | None = None, version: int = 2) -> Memory:
         """Ask a model."""
-        return cls(said_of(model, data, forward), digest_inputs(data))
+        inputs = Inputs.of(data)
+        return cls(said_of(model, inputs, forward), inputs.digest(version))
 
-    @property
-    def digest(self) -> str:
-        """Digest of the scores and of the inputs."""
-        shape = ",".join(map(str, self.scores.shape))
-        held = hashlib.sha256(f"{self.inputs};{shape};".encode())
-        held.update(np.ascontiguousarray(self.scores, dtype="<f8").tobytes())
-        return held.hexdigest()
-
-
-def digest_inputs(data: Any) -> str:
-    """Digest of all that a suspect is shown of inputs, value by value: what is not bound is not shown."""
-    held = hashlib.sha256()
-    for graph in _shown(data):
-        for name, value in sorted(graph.to_dict().items()):
-            held.update(f"{name};".encode() + _as_bytes(name, value))
-        held.update(b"|")
-    return held.hexdigest()
-
-
-def _as_bytes(name: str, value: Any) -> bytes:
-    if isinstance(value, Tensor) and value.layout == torch.strided:
-        array = value.detach().cpu().contiguous()
-        about = f"{array.dtype};{tuple(array.shape)};"
-        return about.encode() + array.view(-1).view(torch.uint8).numpy().tobytes()
-    if value is None or isinstance(value, bool | int | float | str):
-        return f"{value!r};".encode()
-    raise DataError(
-        f"the inputs hold {name}, a {type(value).__name__}, which cannot be bound to a mark",
-        "keep tensors and plain values in the data, and edges in edge_index",
-    )
+    def digest(self, version: int = 2) -> str:
+        """Return the digest of the scores and of the inputs, as marks of a format are bound to it."""
+        if version == 1:  # the shape gives the length of the bytes, and a digest is always as long
+            shape = ",".join(map(str, self.scores.shape))
+            held = hashlib.sha256(f"{self.inputs};{shape};".encode())
+            held.update(np.ascontiguousarray(self.scores, dtype="<f8").tobytes())
+            return held.hexdigest()
+        return encoding.digest("invgnn/baseline/2", {"inputs": self.inputs, "scores": self.scores})
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,21 +119,36 @@ class Channel:
     signs: Direction
     strength: float
     before: Scores
+    inputs: Inputs
+    slack: float = SLACK
+    unsure: float = 0.0
 
     @classmethod
     def draw(
-        cls, stream: Stream, signs: Direction, data: Any, dimension: int, strength: float, before: Scores
+        cls,
+        stream: Stream,
+        signs: Direction,
+        data: Any,
+        dimension: int,
+        strength: float,
+        before: Scores,
+        version: int = 2,
     ) -> Channel:
-        """The channel of a secret stream on the inputs of a task; the stream must be bound to `before`.
+        """Return the channel of a secret stream on the inputs of a task.
 
-        The direction is the shadow of a vector that knows nothing of the features' axes, so it does not
-        matter how a machine's linear algebra signs or turns them.
+        The stream must be bound to `before` and to the inputs. The direction is the projection of a
+        Gaussian vector that knows nothing of the features' axes, so it does not matter how a machine's
+        linear algebra signs or turns them.
         """
-        level = "node" if _one_graph(data) else "graph"
-        features = Features.fit(next(_batches(data, None)), level, dimension)
-        words = (stream.words(len(features.axes)) >> np.uint64(11)).astype(np.float64)
-        shadow = features.axes.numpy().T @ ndtri((words + 0.5) / 2.0**53)
-        return cls(features, shadow / np.linalg.norm(shadow), signs, strength, before)
+        inputs = Inputs.of(data)
+        features = Features.fit(next(inputs.batches(None)), inputs.level, dimension)
+        axes = features.axes.numpy()
+        drawn = _gaussians_1(stream, len(axes)) if version == 1 else gaussians(stream, len(axes))
+        shadow = axes.T @ drawn
+        error, unsure = (ERROR_1, UNSURE_1) if version == 1 else (ERROR, 0.0)
+        slack = _slack(axes, drawn, shadow, error)
+        direction = shadow / np.linalg.norm(shadow)
+        return cls(features, direction, signs, strength, before, inputs, slack, unsure)
 
     def along(self, batch: Any) -> Tensor:
         """How far every input lies along the direction, in standard deviations."""
@@ -158,31 +163,106 @@ class Channel:
         """A teacher who leans; distil it, for instance with `mark.refresh`, and the student is marked."""
         return _Leaning(self, teacher, forward)
 
-    def read(self, suspect: Suspect, data: Any, forward: Forward | None = None) -> Lean:
-        """Ask a suspect about the inputs that the mark was drawn from, and see how it leans."""
-        known = np.concatenate([self.features(batch).numpy() for batch in _batches(data, CHUNK)])
+    def read(self, suspect: Suspect, forward: Forward | None = None) -> Lean:
+        """Ask a suspect about the inputs that the mark is bound to, and measure how it leans."""
+        return self.measure(said_of(suspect, self.inputs, forward))
+
+    def measure(self, scores: Scores) -> Lean:
+        """Measure how log-probabilities [inputs, classes] lean; rows with NaN count as the usual answer."""
+        return self.compare(*self.followed(scores), len(scores))
+
+    def followed(self, scores: Scores) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how strongly scores follow every feature: all together, and within predicted classes.
+
+        Guarantee: depends on the scores, the inputs and what is known from before, never on the direction.
+        """
+        known = np.concatenate([self.features(batch).numpy() for batch in self.inputs.batches()])
         if len(known) != len(self.before):
             raise DataError(
                 f"{len(known)} inputs, but {len(self.before)} are known from before the model leaned",
                 "pass the data the mark was drawn from",
             )
-        scores = said_of(suspect, data, forward)
+        if len(known) != len(scores):
+            raise SuspectError(
+                f"the suspect returned {len(scores)} rows of scores for {len(known)} inputs",
+                "return one row per input",
+            )
         signs = self.signs("logits", scores.shape[1]).double().numpy()
         answers = standing(without_gaps(scores @ (signs - signs.mean())))
         answers = beyond(answers, self.before)
-        within = answers - _means(answers, scores.argmax(1))
+        within = answers - _means(answers, np.nan_to_num(scores, nan=-np.inf).argmax(1))
+        return follow(known, answers), follow(known, within)
+
+    def compare(self, found: NDArray[np.float64], within: NDArray[np.float64], inputs: int) -> Lean:
+        """Compare what `followed` found with the direction."""
+        (cosine, chord), (cosine_within, chord_within) = map(self._compare, (found, within))
         return Lean(
-            cosine=_cosine(follow(known, answers), self.direction),
-            within=_cosine(follow(known, within), self.direction),
+            cosine=cosine,
+            within=cosine_within,
+            chord=chord,
+            chord_within=chord_within,
             dimension=self.features.dimension,
-            inputs=len(answers),
+            inputs=inputs,
+            unsure=self.unsure,
         )
+
+    def _compare(self, found: NDArray[np.float64]) -> tuple[float, float]:
+        """The cosine with the direction, and the distance of the unit vectors, rounding errors added."""
+        size = float(np.linalg.norm(found))
+        if not size > 1e-9:  # the suspect says nothing: p is one
+            return 0.0, 2.0
+        unit = found / size
+        cosine = min(1.0, max(-1.0, float(unit @ self.direction)))
+        return cosine, min(2.0, float(np.linalg.norm(unit - self.direction)) + self.slack)
+
+
+def gaussians(stream: Stream, n: int) -> NDArray[np.float64]:
+    """Return n standard normal numbers, each from three words of a stream.
+
+    Guarantee: there are independent, exactly normal numbers, one for each, that differ from these by at
+    most `ERROR`, or `ERROR` times their size where that exceeds one, except with probability n 2^-151. A
+    sign and 191 bits k give the probability (k + 1/2) / 2^192 to lie farther out. Where k is at least
+    2^40, the width of its cell moves a number by at most 1.26 * 2^-41 < 6e-13; it is smaller with
+    probability 2^-151. Rounding the probability, and scipy's inverse (checked against mpmath), add less
+    than 1e-13.
+    """
+    words = stream.words(3 * n).reshape(n, 3)
+    sign = np.where(words[:, 0] & np.uint64(1), 1.0, -1.0)
+    first, second, third = (words[:, 0] >> np.uint64(1)).astype(np.float64), *words[:, 1:].astype(float).T
+    outside = first * 2.0**-64 + second * 2.0**-128 + (third + 0.5) * 2.0**-192
+    return np.asarray(-sign * ndtri(outside))
+
+
+ERROR_1, UNSURE_1 = 2e-4, 2.0**-30
+"""For format 1, whose numbers had 53 bits: where k < 2^9, the error may be larger than this. That is so for
+one of 1,536 numbers with probability 2^-32, so such a channel is worth 30 bits at most."""
+
+
+def _gaussians_1(stream: Stream, n: int) -> NDArray[np.float64]:
+    words = (stream.words(n) >> np.uint64(11)).astype(np.float64)
+    return np.asarray(ndtri((words + 0.5) / 2.0**53))
+
+
+def _slack(
+    axes: NDArray[np.float64], drawn: NDArray[np.float64], shadow: NDArray[np.float64], error: float
+) -> float:
+    """Return how far the direction may lie from one that is exactly uniform, as a distance of unit vectors.
+
+    A vector that is moved by e of its length turns by at most 2 e. Moved is the shadow by the error of
+    the normal numbers and by the rounding of the product; and by how far the axes are from orthonormal,
+    which is measured, the rounding of that measurement added.
+    """
+    rows, columns = axes.shape
+    skew = float(np.linalg.norm(axes.T @ axes - np.eye(columns))) + rows * columns * EPSILON
+    size = float(np.linalg.norm(drawn))
+    moved = (1 + skew) * error * (size + math.sqrt(rows)) + rows * EPSILON * math.sqrt(2 * columns) * size
+    return float(SLACK + 2 * moved / float(np.linalg.norm(shadow)) + 2 * skew)
 
 
 def said_of(suspect: Suspect, data: Any, forward: Forward | None = None) -> Scores:
-    """The log-probabilities that a suspect gives the classes of every input [inputs, classes]."""
-    said = [log_scores(scores_on(suspect, batch, forward)) for batch in _batches(data, CHUNK)]
-    return np.asarray(torch.cat(said).log_softmax(-1).numpy(), dtype=np.float64)
+    """Return the log-probabilities that a suspect gives the classes of every input [inputs, classes]."""
+    said = scores_on(suspect, Inputs.of(data).graphs(), forward)
+    return np.asarray(log_scores(said).log_softmax(-1).numpy(), dtype=np.float64)
 
 
 def beyond(answers: NDArray[np.float64], before: Scores) -> NDArray[np.float64]:
@@ -220,11 +300,6 @@ def _means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np
     return np.asarray((total / np.maximum(count, 1))[groups])
 
 
-def _cosine(found: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
-    size = float(np.linalg.norm(found))
-    return min(1.0, max(-1.0, float(found @ direction) / size)) if size > 1e-9 else 0.0
-
-
 class _Leaning(nn.Module):
     def __init__(self, channel: Channel, teacher: nn.Module, forward: Forward | None) -> None:
         super().__init__()
@@ -232,27 +307,3 @@ class _Leaning(nn.Module):
 
     def forward(self, data: Any) -> Tensor:
         return self.channel.lean(one_tensor(self.ask(self.teacher, data)), data)
-
-
-def _one_graph(data: Any) -> bool:
-    """Whether this is the graph of a node task; a PyG data set shows the edges of all its graphs."""
-    return hasattr(data, "edge_index") and not hasattr(data, "indices")
-
-
-def _shown(data: Any) -> list[Any]:
-    """Every graph as a suspect sees it: without labels and masks."""
-    graphs = [copy.copy(graph) for graph in ([data] if _one_graph(data) else data)]
-    for graph in graphs:
-        for name in [n for n in graph.to_dict() if n == "y" or n.endswith("_mask")]:
-            del graph[name]
-    return graphs
-
-
-def _batches(data: Any, chunk: int | None) -> Iterator[Any]:
-    """The one graph of a node task, or graphs in batches of at most `chunk` (None: all together)."""
-    graphs = _shown(data)
-    if _one_graph(data):
-        yield graphs[0]
-        return
-    for start in range(0, len(graphs), chunk or len(graphs)):
-        yield Batch.from_data_list(graphs[start : start + (chunk or len(graphs))])

@@ -1,4 +1,4 @@
-"""Bytes to disk and back: atomic, never over something that is there, private when asked."""
+"""Read and write whole files: atomically, without replacing anything unasked, private on request."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import os
 import secrets
 from pathlib import Path
 
+from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError
 
 AnyPath = str | os.PathLike[str]
+"""A path, as text or as any path object."""
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """The bytes of a file."""
+    """Return the bytes of a file, concealed: the file may be private.
+
+    Raises:
+        FileError: If the file does not exist or cannot be read.
+    """
     try:
-        return Path(path).read_bytes()
+        return conceal(Path(path).read_bytes())
     except FileNotFoundError:
         raise FileError(f"there is no file {path}", "Check the name and the folder.") from None
     except OSError as error:
@@ -23,14 +29,25 @@ def read_bytes(path: AnyPath) -> bytes:
 
 
 def existing(path: AnyPath) -> ExistingFileError:
-    """The error to raise where something is there already."""
+    """Return the error to raise where something exists already."""
     advice = "Choose another name, or ask for it to be overwritten."
     return ExistingFileError(f"{path} exists already", advice)
 
 
 def write_bytes(path: AnyPath, data: bytes, private: bool, overwrite: bool) -> None:
-    """A file that is there whole or not at all, and never takes the place of another unasked."""
-    target = Path(path)
+    """Write a file, completely or not at all.
+
+    Args:
+        path: Where to write it.
+        data: Its content.
+        private: Let only the owner read it (mode 0600).
+        overwrite: Replace what exists at `path`.
+
+    Raises:
+        ExistingFileError: If something exists at `path` and `overwrite` is false.
+        FileError: If the file cannot be written. Nothing is left behind.
+    """
+    data, target = conceal(data), Path(path)
     temp = target.parent / f".invgnn-{secrets.token_hex(8)}.tmp"
     mode = 0o600 if private else 0o666  # the system takes the umask off
     try:
@@ -49,7 +66,7 @@ def write_bytes(path: AnyPath, data: bytes, private: bool, overwrite: bool) -> N
 
 
 def _place(temp: Path, target: Path) -> None:
-    """Move a file to a name that nobody has, or raise FileExistsError; also in a race."""
+    """Move a file to an unused name; raise FileExistsError if it is used, also in a race."""
     try:
         os.link(temp, target)
     except FileExistsError:
@@ -64,5 +81,5 @@ def _place(temp: Path, target: Path) -> None:
 
 
 def write_text(path: AnyPath, text: str, *, overwrite: bool = False, private: bool = False) -> None:
-    """A UTF-8 text file at `path`, whole or not at all."""
+    """Write a UTF-8 text file, completely or not at all; see `write_bytes` for the arguments and errors."""
     write_bytes(path, text.encode(), private, overwrite)

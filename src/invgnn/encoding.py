@@ -1,8 +1,9 @@
 """One canonical, invertible encoding for everything that is hashed, and the digest over it.
 
-Every value is written as one byte for its type, the length of its content in 8 bytes (little-endian) and the
-content. No part can run into the next, and `decode(encode(value))` gives the value back: two values with equal
-bytes are equal. Changing anything here breaks every mark in the field; golden vectors guard it.
+Every value is written as one byte for its type, the length of its content in 8 bytes (little-endian) and
+the content. No part can run into the next, and `decode(encode(value))` gives the value back: two values
+with equal bytes are equal. Changing anything here breaks every mark in the field; golden vectors guard
+it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import operator
 import re
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from numpy.typing import NDArray
 
 from invgnn.errors import ParameterError
 
-DTYPES = frozenset("<f8 <f4 <f2 <c16 <c8 <i8 <i4 <i2 |i1 <u8 <u4 <u2 |u1 |b1".split())
+_KINDS = ("f8", "f4", "f2", "c16", "c8", "i8", "i4", "i2", "u8", "u4", "u2")
+DTYPES = frozenset([*(f"<{kind}" for kind in _KINDS), "|i1", "|u1", "|b1"])
 """The array types that can be encoded, by their little-endian numpy names."""
 DEEPEST = 32
 """How many lists and maps may lie inside one another."""
@@ -36,7 +39,8 @@ def encode(value: Any) -> bytes:
 
     Args:
         value: None, a bool, an int, a float, text, bytes, a numpy array of one of `DTYPES`, or a list, a
-            tuple or a map with text keys of such values. Tuples are written as lists, numpy integers as ints.
+            tuple or a map with text keys of such values. Tuples are written as lists, numpy integers as
+            ints.
 
     Returns:
         Bytes that `decode` turns back into the value, to the last bit: the sign of a zero, the payload of a
@@ -113,13 +117,17 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ParameterError("text with a lone surrogate has no canonical bytes", "use valid text") from None
+        raise ParameterError(
+            "text with a lone surrogate has no canonical bytes", "use valid text"
+        ) from None
 
 
 def _int(value: int) -> bytes:
     digits = format(value, "x").encode()
     if len(digits) > LONGEST_INT:
-        raise ParameterError("an integer is too long to encode", f"use at most {LONGEST_INT - 1} hex digits")
+        raise ParameterError(
+            "an integer is too long to encode", f"use at most {LONGEST_INT - 1} hex digits"
+        )
     return digits
 
 
@@ -196,7 +204,7 @@ def _read_map(parts: list[Any]) -> dict[str, Any]:
     if len(keys) != len(values) or not all(isinstance(key, str) for key in keys):
         raise _malformed("a map is not made of pairs")
     raw = [key.encode() for key in keys]
-    if any(a >= b for a, b in zip(raw, raw[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(raw)):
         raise _malformed("the keys of a map are not in order, or one stands twice")
     return dict(zip(keys, values, strict=True))
 
@@ -206,7 +214,8 @@ def _read_array(data: memoryview, start: int, end: int) -> NDArray[Any]:
     shape, start = _decode(data, start, end, 1)
     if not isinstance(name, str) or name not in DTYPES:
         raise _malformed("an array has an unknown type")
-    dtype, sizes = np.dtype(name), shape if isinstance(shape, list) else [None]
+    sizes: list[Any] = shape if isinstance(shape, list) else [None]
+    dtype = np.dtype(name)
     if len(sizes) > 32 or not all(type(size) is int and 0 <= size < 2**48 for size in sizes):
         raise _malformed("an array has an impossible shape")
     if math.prod(sizes) * dtype.itemsize != end - start:

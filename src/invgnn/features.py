@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from invgnn.errors import DataError, ParameterError
+from invgnn.null import LEAST_DIMENSION
 from invgnn.reading import pool
 from invgnn.secret import public_stream
 
@@ -45,10 +46,12 @@ class Features:
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
         sizes, axes = values.flip(0).clamp(min=0).sqrt(), vectors.flip(1)
         rank = int((sizes > LEAST * sizes[0]).sum())
-        if not 2 <= dimension <= min(rank, len(raw) // 2):
+        most = min(rank, len(raw) // 2)
+        if not LEAST_DIMENSION <= dimension <= most:
+            fits = f"choose a dimension from {LEAST_DIMENSION} to {most}"
             raise ParameterError(
                 f"{len(raw)} inputs with features of rank {rank} do not carry {dimension} directions",
-                f"choose a dimension from 2 to {min(rank, len(raw) // 2)}",
+                fits if most >= LEAST_DIMENSION else "these inputs are too few for a second channel",
             )
         return cls(level, scales, mean, spread, axes[:, :dimension], sizes[:dimension])
 

@@ -39,8 +39,8 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
     batch = as_batch(
         x=None if graphs.x is None else torch.from_numpy(graphs.x.copy()),  # models may write into it
         edge_index=torch.from_numpy(graphs.directed()),
-        batch=torch.from_numpy(graphs.graph_of_node),
-        ptr=torch.from_numpy(graphs.ptr),
+        batch=torch.from_numpy(graphs.graph_of_node.copy()),
+        ptr=torch.from_numpy(graphs.ptr.copy()),
     )
     batch.num_nodes = graphs.num_nodes
     return batch if like is None else placed(batch, like)

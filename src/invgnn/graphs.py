@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from invgnn import encoding
 from invgnn.errors import DataError
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -45,6 +46,10 @@ class Graphs:
     x: Features | None = None
 
     def __post_init__(self) -> None:
+        for name, kinds in (("ptr", "iu"), ("edges", "iu"), ("x", "fiub")):
+            value = np.asarray(getattr(self, name))
+            if value.size and value.dtype.kind not in kinds and getattr(self, name) is not None:
+                raise DataError(f"{name} is of type {value.dtype}", "use whole numbers, and floats for x")
         ptr = np.ascontiguousarray(self.ptr, dtype=np.int64)
         edges = np.ascontiguousarray(self.edges, dtype=np.int64)
         _check_structure(ptr, edges)
@@ -179,17 +184,32 @@ class Graphs:
         source = keys // nodes  # numpy's divmod takes seven times as long
         return np.stack([source, keys - source * nodes])
 
+    def record(self) -> dict[str, Any]:
+        """Return the union as plain arrays: what is encoded, hashed and decoded again."""
+        return {"ptr": self.ptr, "edges": self.edges, "x": self.x}
+
+    @classmethod
+    def recall(cls, record: dict[str, Any]) -> Graphs:
+        """Return the graphs of a record, checked."""
+        return cls(record["ptr"], record["edges"], record["x"])
+
     def digest(self) -> str:
-        """The SHA-256 of the union in canonical bytes: same graphs, same order, same digest."""
+        """Return the digest of the canonical bytes: same graphs, same order, same digest."""
+        return encoding.digest("invgnn/graphs/2", self.record())
+
+    def digest_1(self) -> str:
+        """Return the digest that marks of format 1 are bound to.
+
+        One string of numbers whose first four give the lengths of the rest, so it can be decoded; of one
+        shape, whole numbers take more bytes than floats. It wrote -0.0 as 0.0, which `Graphs` does now.
+        """
         width = -1 if self.x is None else self.x.shape[1]
         shape = np.array([self.num_graphs, self.num_nodes, len(self.edges), width])
         state = hashlib.sha256(b"invgnn.graphs/1\0")
         for numbers in (shape, self.ptr, self.edges):
             state.update(numbers.astype("<i8").tobytes())
         if self.x is not None:
-            whole = self.x.dtype == np.int64
-            cells = self.x.astype("<i8") if whole else (self.x + np.float32(0)).astype("<f4")
-            state.update(cells.tobytes())  # -0.0 is 0.0; of one shape, whole numbers take more bytes
+            state.update(self.x.astype("<i8" if self.x.dtype == np.int64 else "<f4").tobytes())
         return state.hexdigest()
 
 
@@ -271,10 +291,14 @@ def _check_structure(ptr: Ints, edges: Ints) -> None:
 
 
 def _as_features(x: NDArray[Any]) -> Features:
-    """Whole numbers as int64, others as float32, in one piece."""
+    """Whole numbers as int64, others as float32, in one piece and with one zero.
+
+    A model could tell -0.0 from 0.0, so there is only one of them: what is shown is what is hashed.
+    """
     with np.errstate(over="ignore"):  # an overflow becomes inf, which is refused later
-        whole = x.dtype.kind in "iu"
-        return np.ascontiguousarray(x, np.int64) if whole else np.ascontiguousarray(x, np.float32)
+        if x.dtype.kind in "iu":
+            return np.ascontiguousarray(x, np.int64)
+        return np.ascontiguousarray(x, np.float32) + np.float32(0)
 
 
 def _check_features(ptr: Ints, x: NDArray[Any]) -> None:

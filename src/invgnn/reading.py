@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.amp import is_autocast_available
 
+from invgnn.checks import check_choice
 from invgnn.errors import ParameterError, SuspectError
 
 Access = Literal["perception", "embedding", "logits", "labels"]
 Feature = Literal["projection", "confidence"]
 
+LAYER = re.compile(r"[\w.\-]{1,200}(:\w{0,8})?")
+"""Names of modules; they stand in verdicts and pages, so nothing else is let through."""
 PROBABILITY_FLOOR = 1e-6
+PERCENT = 100.0
 ROUNDING = 0.02
 MOST_ROUNDING = 0.05
 
@@ -45,18 +50,19 @@ class Reading:
     classes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.access not in get_args(Access):
+        check_choice("access", self.access, get_args(Access))
+        check_choice("feature", self.feature, get_args(Feature))
+        if type(self.layer) is not str or not LAYER.fullmatch(self.layer):
             raise ParameterError(
-                f"unknown access {self.access!r}", f"choose one of {', '.join(get_args(Access))}"
-            )
-        if self.feature not in get_args(Feature):
-            raise ParameterError(
-                f"unknown feature {self.feature!r}", f"choose one of {', '.join(get_args(Feature))}"
+                "the layer is not the name of a module",
+                "name it as model.named_modules() does, e.g. 'encoder.2', or use 'auto'",
             )
         if ":" in self.layer and self.layer.partition(":")[2] != "in":
             raise ParameterError(
                 f"unknown side of the layer {self.layer!r}", "write 'name' (its output) or 'name:in'"
             )
+        if self.classes is not None and type(self.classes) is not int:
+            raise ParameterError(f"classes={self.classes!r} is not a whole number", "use an int")
         if self.access == "labels" and (self.classes is None or self.classes < 2):
             raise ParameterError(
                 f"labels of {self.classes or 'how many'} classes cannot be read",
@@ -72,6 +78,20 @@ class Reading:
     def binary(self) -> bool:
         """Whether answers are decoded at one half instead of at their own median."""
         return self.access in {"perception", "labels"}
+
+    @classmethod
+    def recall(cls, record: dict[str, Any]) -> Reading:
+        """Return the reading of a record.
+
+        Raises:
+            ParameterError: If the record is not exactly what `record` writes for some reading.
+        """
+        if not set(record) <= {"access", "layer", "feature", "classes"}:
+            raise ParameterError("a reading has unknown fields", "draw the mark anew")
+        found = cls(**record)
+        if found.record() != record:
+            raise ParameterError("a reading has fields that its access level lacks", "draw the mark anew")
+        return found
 
     def record(self) -> dict[str, Any]:
         """The reading as plain values, for context and report."""
@@ -137,7 +157,8 @@ def pool(rows: Tensor, batch: Any) -> Tensor:
 def log_scores(scores: Tensor) -> Tensor:
     """Scores on a log scale: logits as they are, probabilities as their logarithms.
 
-    Rows within [0, 1] that sum to one, up to rounding, are taken for probabilities. The choice depends
+    Rows that are not negative and all sum to one, or all to a hundred, up to rounding, are taken for
+    probabilities. The choice depends
     on the suspect alone, so it costs evidence at worst and never validity.
     """
     scores = full(scores)
@@ -147,16 +168,17 @@ def log_scores(scores: Tensor) -> Tensor:
         return scores
     rows = _finite(scores)
     rounding = min(ROUNDING * rows.shape[-1], MOST_ROUNDING)
-    probable = bool(((rows >= 0) & (rows <= 1)).all()) and bool(
-        ((rows.sum(-1) - 1).abs() <= rounding).all()
-    )
-    return scores.clamp(min=PROBABILITY_FLOOR).log() if probable else scores
+    for whole in (1.0, PERCENT):
+        inside = bool(((rows >= 0) & (rows <= whole)).all())
+        if inside and bool(((rows.sum(-1) / whole - 1).abs() <= rounding).all()):
+            return (scores / whole).clamp(min=PROBABILITY_FLOOR).log()
+    return scores
 
 
 def _improbable(scores: Tensor) -> bool:
-    """Whether the extremes show that these are no probabilities: all finite, and some outside [0, 1]."""
+    """Whether the extremes show that these are no probabilities: all finite, and some outside [0, 100]."""
     low, high = (float(value) for value in scores.detach().aminmax()) if scores.numel() else (0.0, 0.0)
-    return -math.inf < low and high < math.inf and (low < 0 or high > 1)
+    return -math.inf < low and high < math.inf and (low < 0 or high > PERCENT)
 
 
 def _finite(scores: Tensor) -> Tensor:

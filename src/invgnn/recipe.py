@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import kl_div, log_softmax
 
+from invgnn.checks import check_choice, check_flag, check_number, check_whole
 from invgnn.errors import ParameterError
 from invgnn.parallel import mean_over
 
@@ -70,23 +70,22 @@ class Recipe:
     stiff: float | None = 64.0
 
     def __post_init__(self) -> None:
-        if self.loss not in get_args(Loss):
-            raise ParameterError(
-                f"unknown loss {self.loss!r}", f"choose one of {', '.join(get_args(Loss))}"
-            )
-        steps = (self.simulate, self.extra, self.wait)
-        weights = (self.beta, self.noise, self.penalty, self.lean, *steps)
-        if not all(value >= 0 for value in weights):
-            raise ParameterError(
-                "beta, noise, simulate, penalty, extra, lean and wait are not negative",
-                "the default beta is 1",
-            )
+        check_choice("loss", self.loss, get_args(Loss))
+        for name in ("joint", "guard", "after"):
+            check_flag(name, getattr(self, name))
+        for name in ("simulate", "extra", "wait"):
+            check_whole(name, getattr(self, name), 0, 2**31)
+        check_whole("every", self.every, 1, 2**31)
+        check_number("margin", self.margin)
+        for name in ("beta", "noise", "penalty", "lean"):
+            check_number(name, getattr(self, name))
+            if getattr(self, name) < 0:
+                raise ParameterError(f"{name} is negative", "the default beta is 1")
+        for name in ("ratio", "cap", "stiff"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
         if self.ratio is not None and not 0 < self.ratio < 1:
             raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
-        if not all(math.isfinite(value) and value == int(value) for value in steps):
-            raise ParameterError("simulate, extra and wait are numbers of steps", "give whole numbers")
-        if type(self.every) is not int or self.every < 1:
-            raise ParameterError(f"every={self.every!r} is no number of steps", "1 is every step")
         if self.stiff is not None and not 0 < self.stiff <= 1e3:
             raise ParameterError(f"stiff={self.stiff} is not in (0, 1000]", "use 64, or None")
         if self.cap is not None and not (self.guard and self.cap > 0):
@@ -134,9 +133,9 @@ class Recipe:
 
     @classmethod
     def recall(cls, record: dict[str, Any]) -> Recipe:
-        """The settings of a record; a `wait` that was once a share of the epochs becomes the default."""
-        wait = record.get("wait", 0)
-        return cls(**record) if wait == int(wait) else cls(**{**record, "wait": cls.wait})
+        """Return the recipe of a record; a `wait` that was a share of the epochs becomes the default."""
+        share = type(record.get("wait")) is float and 0 <= record["wait"] < 1
+        return cls(**{**record, "wait": cls.wait}) if share else cls(**record)
 
 
 NATURAL_SHARE = 0.25

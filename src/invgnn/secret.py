@@ -1,6 +1,6 @@
-"""32 bytes, and every choice derived from them under a label, bit for bit on any machine.
+"""A secret of 32 bytes, and every choice derived from it under a label, bit for bit on any machine.
 
-No global random state is read or written; `docs/file-format.md` defines every byte.
+No global random state is read or written. `docs/file-format.md` defines every byte.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import hmac
+import io
 import operator
 import os
 from typing import NoReturn
@@ -16,19 +17,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from invgnn import files
+from invgnn.concealed import conceal
 from invgnn.disk import AnyPath
+from invgnn.encoding import encode
 from invgnn.errors import FileError, ParameterError
 from invgnn.seal import STRONG, Kdf, require_passphrase
 
-SIZE = 32  # bytes of a secret, and of the key of a stream
-BLOCK = 4096  # bytes squeezed at once; part of the definition of a stream
+SIZE = 32
+"""Bytes of a secret, and of the key of a stream."""
+BLOCK = 4096
+"""Bytes squeezed at once; part of the definition of a stream."""
 
 
 class Stream:
     """An endless stream of bytes from SHAKE-256, and exact sampling from it.
 
-    numpy's generators do not promise the same numbers in every version; this one does. What is
-    drawn depends on what was drawn before: take a new stream, under its own label, for each use.
+    numpy's generators do not promise the same numbers in every version; this one does. What is drawn
+    depends on what was drawn before: take a new stream, under its own label, for each use. The methods
+    raise `ParameterError` for an argument out of range.
     """
 
     __slots__ = ("_block", "_key", "_rest")
@@ -39,26 +45,25 @@ class Stream:
         self._rest = b""
 
     def bytes(self, n: int) -> builtins.bytes:
-        """The next `n` bytes."""
-        parts, have = [self._rest], len(self._rest)
-        while have < _count(n):
+        """Return the next `n` bytes."""
+        size, drawn = _count(n), io.BytesIO()  # a buffer does not show its content
+        have = drawn.write(self._rest)
+        while have < size:
             index = self._block.to_bytes(8, "little")
-            parts.append(hashlib.shake_256(self._key + index).digest(BLOCK))
+            have += drawn.write(hashlib.shake_256(self._key + index).digest(BLOCK))
             self._block += 1
-            have += BLOCK
-        data = b"".join(parts)
-        self._rest = data[n:]
-        return data[:n]
+        self._rest = drawn.getvalue()[size:]
+        return drawn.getvalue()[:size]
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        """The next `n` numbers of 64 bits, each from 8 bytes, little-endian."""
+        """Return the next `n` numbers of 64 bits, each from 8 bytes, little-endian."""
         return np.frombuffer(self.bytes(8 * _count(n)), "<u8").astype(np.uint64, copy=False)
 
     def below(self, bounds: ArrayLike) -> NDArray[np.int64]:
-        """For each bound a number from 0 to bound - 1, exactly uniform, in an array of that shape.
+        """Return for each bound a number from 0 to bound - 1, exactly uniform, in an array of that shape.
 
-        Every element takes one word, in order; those whose word falls into the incomplete last
-        run of `bound` numbers below 2^64 take another in the next round.
+        Every element takes one word, in order. Those whose word falls into the incomplete last run of
+        `bound` numbers below 2^64 take another in the next round.
         """
         given = np.asarray(bounds)
         if given.size and (given.dtype.kind not in "iu" or given.min() < 1 or given.max() >= 2**63):
@@ -76,7 +81,7 @@ class Stream:
         return result.reshape(given.shape)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """The numbers 0 to n - 1 in uniformly random order (Fisher-Yates, from the top)."""
+        """Return the numbers 0 to n - 1 in uniformly random order (Fisher-Yates, from the top)."""
         order = list(range(_count(n)))
         tops = np.arange(n - 1, 0, -1)
         for i, j in zip(tops.tolist(), self.below(tops + 1).tolist(), strict=True):
@@ -84,19 +89,19 @@ class Stream:
         return np.array(order, np.int64)
 
     def signs(self, n: int) -> NDArray[np.int8]:
-        """`n` fair signs, +1 or -1: the bits of the next bytes, the lowest bit first."""
+        """Return `n` fair signs, +1 or -1: the bits of the next bytes, the lowest bit first."""
         packed = np.frombuffer(self.bytes((_count(n) + 7) // 8), np.uint8)
         return np.unpackbits(packed, bitorder="little", count=n).astype(np.int8) * np.int8(2) - 1
 
     def balanced(self, m: int) -> NDArray[np.int64]:
-        """A vector of m/2 ones and m/2 zeros, each such vector equally likely."""
+        """Return a vector of m/2 ones and m/2 zeros, each such vector equally likely."""
         if _count(m) % 2 or m == 0:
             raise ParameterError(f"{m} bits cannot be balanced", "Use an even number, at least 2.")
         return (self.permutation(m) < m // 2).astype(np.int64)
 
 
 def _incomplete(words: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Which words fall into the incomplete last run of `bound` numbers below 2^64."""
+    """Return which words fall into the incomplete last run of `bound` numbers below 2^64."""
     top = np.flatnonzero(words > np.uint64(0) - bounds)  # it begins above 2^64 - bound: hardly ever
     bound = bounds[top]
     excess = (np.uint64(0) - bound) % bound  # 2^64 mod bound, without leaving 64 bits
@@ -106,25 +111,41 @@ def _incomplete(words: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArra
 class Secret:
     """The 32 bytes that make a mark yours.
 
-    Whoever has them can prove, forge and remove the mark. They are never shown and never
-    pickled: `save` is the only way to disk, `bytes(secret)` the only way out.
+    Whoever has them can prove, forge and remove the mark. They are never shown and never pickled. Keep them
+    with `save`; `bytes(secret)` returns them.
     """
 
     __slots__ = ("_bytes",)
 
     def __init__(self, data: bytes) -> None:
+        """Take the bytes of a secret.
+
+        Raises:
+            ParameterError: If they are not exactly 32 bytes.
+        """
         if not isinstance(data, bytes) or len(data) != SIZE:
+            del data  # a traceback may show it, and it may be a secret in another form
             raise ParameterError(f"a secret is exactly {SIZE} bytes", "Make one with Secret.generate().")
-        self._bytes = data
+        self._bytes = conceal(data)
 
     @classmethod
     def generate(cls) -> Secret:
-        """A new secret from the randomness of the operating system."""
+        """Return a new secret from the randomness of the operating system."""
         return cls(os.urandom(SIZE))
 
     @classmethod
     def load(cls, path: AnyPath, passphrase: str | None = None) -> Secret:
-        """The secret in a file that `save` wrote."""
+        """Read the secret in a file that `save` wrote.
+
+        Args:
+            path: The file.
+            passphrase: What the file was sealed with. Ignored if it is not sealed.
+
+        Raises:
+            FileError: If there is no such file, or it is damaged or holds no secret.
+            PassphraseError: If the passphrase is missing or wrong.
+        """
+        passphrase = conceal(passphrase)
         held = files.read(path, "secret", passphrase=passphrase).tensors
         form = {name: (array.dtype.name, array.shape) for name, array in held.items()}
         if form != {"secret": ("uint8", (SIZE,))}:
@@ -140,14 +161,27 @@ class Secret:
         overwrite: bool = False,
         _kdf: Kdf = STRONG,  # weaker only in tests
     ) -> None:
-        """A file that only its owner may read, sealed with the passphrase."""
+        """Write a file that only its owner may read, sealed with the passphrase.
+
+        Args:
+            path: Where to write it.
+            passphrase: What opens the file; None only with `insecure_no_passphrase`.
+            insecure_no_passphrase: Write the secret in the clear.
+            overwrite: Replace what exists at `path`.
+
+        Raises:
+            PassphraseError: If there is no passphrase, or it is not text.
+            ParameterError: If there is a passphrase and `insecure_no_passphrase` too.
+            ExistingFileError: If something exists at `path` and `overwrite` is false.
+            FileError: If the file cannot be written.
+        """
+        passphrase = conceal(passphrase)
         require_passphrase(passphrase, insecure_no_passphrase)
-        tensors = {"secret": np.frombuffer(self._bytes, np.uint8)}
         files.write(
             path,
             "secret",
             {},
-            tensors,
+            {"secret": np.frombuffer(self._bytes, np.uint8)},
             passphrase=passphrase,
             private=True,
             overwrite=overwrite,
@@ -155,7 +189,11 @@ class Secret:
         )
 
     def derive(self, label: str, *parts: str | bytes | int) -> Stream:
-        """The stream of this secret for one purpose, bound to the parts."""
+        """Return the stream of this secret for one purpose, bound to the parts.
+
+        Raises:
+            ParameterError: If a part is neither text nor bytes nor a whole number.
+        """
         return Stream(_hash("invgnn/1", self._bytes, label, *parts))
 
     @property
@@ -164,43 +202,44 @@ class Secret:
         return _hash("invgnn/1/fingerprint", self._bytes)[:4].hex()
 
     def __bytes__(self) -> bytes:
-        return self._bytes
+        return bytes(self._bytes)  # plain: who asks for them may see them
 
     def __repr__(self) -> str:
-        return f"<Secret {self.fingerprint}>"
+        return f"<Secret {self.fingerprint if hasattr(self, '_bytes') else 'without bytes'}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
         return hmac.compare_digest(self._bytes, other._bytes)
 
-    __hash__ = None  # type: ignore[assignment]  # a hash would leave in variable time
+    __hash__ = None  # type: ignore[assignment]  # a look-up by hash takes a time that depends on the bytes
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret is not pickled or copied; use save and load")
 
 
 def public_stream(label: str, *parts: str | bytes | int) -> Stream:
-    """The stream for a choice that is nobody's secret: the same for everyone."""
+    """Return the stream for a choice that is no secret: the same for everyone.
+
+    Raises:
+        ParameterError: If a part is neither text nor bytes nor a whole number.
+    """
     return Stream(_hash("invgnn/1", b"", label, *parts))
 
 
 def _hash(*items: str | bytes | int) -> bytes:
-    """32 bytes that bind the items, each with its type and length: none runs into the next."""
-    shake = hashlib.shake_256()
-    for item in items:
-        tag, data = _encode(item)
-        shake.update(tag + len(data).to_bytes(8, "little") + data)
-    return shake.digest(SIZE)
+    """Return 32 bytes that bind the items, each with its type and length."""
+    return conceal(hashlib.shake_256(b"".join([_encode(item) for item in items])).digest(SIZE))
 
 
-def _encode(item: str | bytes | int) -> tuple[bytes, bytes]:
-    if isinstance(item, str):
-        return b"s", item.encode()
-    if isinstance(item, bytes):
-        return b"b", item
-    if not isinstance(item, bool) and hasattr(item, "__index__"):  # numpy's integers too
-        return b"i", format(operator.index(item), "x").encode()
+def _encode(item: str | bytes | int) -> bytes:
+    if isinstance(item, str | bytes):
+        return encode(item)
+    try:
+        if not isinstance(item, bool):
+            return encode(operator.index(item))  # numpy's integers too
+    except TypeError:  # an array of several, say
+        pass
     raise ParameterError(f"cannot derive from a {type(item).__name__}", "Use text, bytes or whole numbers.")
 
 

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgnn.channel import Memory
+from invgnn.checks import check_whole
+from invgnn.concealed import conceal
+from invgnn.errors import ParameterError
 from invgnn.files import Container
 from invgnn.graphs import Graphs
 from invgnn.invariants import Scale
 from invgnn.recipe import Recipe
-from invgnn.secret import Secret
+from invgnn.secret import SIZE, Secret
 
 if TYPE_CHECKING:
     from invgnn.watermark import Watermark
@@ -28,16 +31,23 @@ def pack(mark: Watermark) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "scale": [mark.scale.low, mark.scale.high],
         "digest": mark.digest,
     }
-    tensors: dict[str, NDArray[Any]] = {"secret": np.frombuffer(bytes(mark.secret), dtype=np.uint8)}
+    secret = {"secret": np.frombuffer(bytes(mark.secret), dtype=np.uint8)}
+    tensors: dict[str, NDArray[Any]] = conceal(secret)
+    del secret  # a traceback may show what is still here
     tensors |= _pack("carriers", mark.carriers) | _pack("ordinary", mark.ordinary)
     if mark.memory is not None:
         body["inputs"], tensors["before"] = mark.memory.inputs, mark.memory.scores
+    if mark.labels is not None:
+        tensors["labels"] = mark.labels
     return body, tensors
 
 
 def unpack(held: Container) -> dict[str, Any]:
     """The fields of the mark in a file."""
     body, tensors = held.body, held.tensors
+    _check_names(body, tensors)
+    if (tensors["secret"].dtype, tensors["secret"].shape) != (np.uint8, (SIZE,)):
+        raise ParameterError(f"its secret is not {SIZE} bytes", "use another copy of it")
     return {
         "secret": Secret(tensors["secret"].tobytes()),
         "context": body["context"],
@@ -45,8 +55,9 @@ def unpack(held: Container) -> dict[str, Any]:
         "ordinary": _unpack("ordinary", tensors),
         "scale": Scale(*body["scale"]),
         "recipe": Recipe.recall(body["recipe"]),
-        "rejected": body["rejected"],
+        "rejected": _counts(body["rejected"]),
         "memory": Memory(tensors["before"], body["inputs"]) if "inputs" in body else None,
+        "labels": tensors.get("labels"),
     }
 
 
@@ -57,3 +68,29 @@ def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:
 
 def _unpack(name: str, tensors: Mapping[str, Any]) -> Graphs:
     return Graphs(tensors[f"{name}.ptr"], tensors[f"{name}.edges"], tensors.get(f"{name}.x"))
+
+
+_BODY = {"context", "recipe", "rejected", "scale", "digest"}
+_TENSORS = {"secret", *(f"{name}.{part}" for name in ("carriers", "ordinary") for part in ("ptr", "edges"))}
+
+
+def _check_names(body: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Refuse a file that lacks a part or holds one that no mark has."""
+    for held, needed, allowed in (
+        (set(body), _BODY, {"inputs"}),
+        (set(tensors), _TENSORS, {"carriers.x", "ordinary.x", "before", "labels"}),
+    ):
+        odd = sorted((needed - held) | (held - needed - allowed))
+        if odd:
+            raise ParameterError(
+                f"parts are missing or unknown: {', '.join(odd)}", "use another copy of it"
+            )
+
+
+def _counts(rejected: Any) -> dict[str, int]:
+    """Why candidates were refused, and how often: for the reader's eyes, so only the form is checked."""
+    if not isinstance(rejected, dict) or len(rejected) > 100:
+        raise ParameterError("the counts of refused candidates are malformed", "draw the mark anew")
+    for count in rejected.values():
+        check_whole("a count of refused candidates", count, 0, 2**62)
+    return rejected

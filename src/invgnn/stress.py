@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
-from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,11 +20,12 @@ from invgnn.channel import Lean
 from invgnn.disk import write_text
 from invgnn.edits import Edit, find_edits
 from invgnn.errors import DataError, FileError, InvgnnError, SuspectError
-from invgnn.query import Answers, Suspect, digest_model
+from invgnn.examine import examine, with_channel
+from invgnn.provenance import digest_model
+from invgnn.query import Answers
 from invgnn.tasks import Task
 from invgnn.theory.margins import drift, kappa_signed, squash
 from invgnn.theory.robustness import certificate
-from invgnn.verdict import together
 from invgnn.watermark import Watermark
 
 RELEASED = "as released"
@@ -41,7 +41,7 @@ class Found:
     gamma     largest drift of an answer, in [0, 1], from the released model's
     margin    least signed margin of the answers: negative as soon as one bit is read wrong
     certain   matches that so large a drift must leave, by the certificate of `theory.margins`
-    function  evidence of the second channel by itself; None without one, and at `labels`, which shows none
+    function  evidence of the second channel by itself; None without one
     """
 
     access: str
@@ -161,39 +161,41 @@ class _Trial:
 
     def read(self, name: str, kind: Kind, knows: str, model: nn.Module, start: float) -> Row:
         """Read a model wherever the mark may be read."""
-        suspect = model.forward if isinstance(model, Endpoint) else model
-        found, notes = [], []
-        lean = cache(partial(self.lean, suspect))
-        for before in self.before:
-            try:
-                shown = None if before.reading.access == "labels" else lean()
-                found.append(self.find(suspect, before, shown))
-            except SuspectError as error:
-                notes.append(f"{before.reading.access}: {error.message}")
+        suspect = model.serve if isinstance(model, Endpoint) else model
+        found: list[Found] = []
+        notes: list[str] = []
+        try:
+            seen = examine(self.mark, suspect, channel=self.channel)
+        except SuspectError as error:
+            notes.append(error.message)
+        else:
+            ways = seen.tests // len(self.mark.readings)
+            for before, level in zip(self.before, seen.levels, strict=True):
+                if level.answers is None or level.evidence is None:
+                    notes.append(f"{level.access}: {level.note}")
+                else:
+                    found.append(self.find(before, level.answers, level.evidence, seen.lean, ways))
+            if seen.refusal.carriers:
+                notes.append(f"refused {seen.refusal.carriers} carriers, {seen.refusal.ordinary} others")
         right = accuracy(model, self.task, self.task.test)
         seconds = time.perf_counter() - start
         return Row(name, kind, knows, right, seconds, tuple(found), _one_line("; ".join(notes)))
 
-    def lean(self, suspect: Suspect) -> Lean | None:
-        """How a suspect leans, if the mark has a second channel."""
-        if self.channel is None:
-            return None
-        return self.channel.read(suspect, self.task.data, self.mark.forward)
-
-    def find(self, suspect: Suspect, before: Answers, lean: Lean | None) -> Found:
-        """What one reading finds in a suspect, who leans so much."""
-        after = self.mark.read(suspect, before.reading.access)
-        evidence, s = together(self.mark.weigh(after), lean), squash(after)
+    def find(
+        self, before: Answers, after: Answers, evidence: null.Evidence, lean: Lean | None, ways: int
+    ) -> Found:
+        """What one reading finds in a suspect, whose columns were read in so many ways."""
+        s = squash(after)
         return Found(
             access=before.reading.access,
             t=evidence.t,
             m=self.mark.m,
             tau=self.tau,
-            evidence=evidence.bits(),
+            evidence=with_channel(evidence, lean).bits(ways),
             gamma=drift(squash(before), s),
             margin=kappa_signed(s, self.mark.bits),
             certain=certificate(self.mark, before, after).t,
-            function=None if lean is None else lean.bits(),
+            function=None if lean is None else lean.bits(ways),
         )
 
 

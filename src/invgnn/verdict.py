@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from torch import nn
 
 from invgnn import null
 from invgnn.channel import Channel, Lean
+from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError
+from invgnn.examine import Finding, Level, examine
 from invgnn.forward import Forward
 from invgnn.models import load_model
-from invgnn.query import Answers, Suspect, digest_model
+from invgnn.provenance import Code, Origin, digest_model, require_plain, trace, trace_function
+from invgnn.query import Suspect
 from invgnn.reading import Access
 from invgnn.version import __version__
 from invgnn.watermark import Watermark
@@ -62,6 +64,7 @@ class Verdict:
     log10_p: float
     evidence_bits: float
     tried: int
+    suspects: int
     statistic: str
     null: str
     exact: bool
@@ -70,7 +73,11 @@ class Verdict:
     key: str
     queries: int
     channels: dict[str, Any]
+    levels: tuple[dict[str, Any], ...]
+    columns: tuple[int, ...] | None
+    refused: dict[str, Any] | None
     called: str
+    code: dict[str, Any]
     controls: tuple[dict[str, Any], ...]
     digests: dict[str, str]
     version: str = __version__
@@ -100,8 +107,17 @@ class Verdict:
             f"(p = {ceil_p(self.log10_p)}, alpha = {self.alpha:g})",
             f"  matches    {self.t} of {self.m} bits ({self.wm_acc:.1%}){needed}",
             f"  read at    {self.access}, statistic {self.statistic}, null {self.null}{law}, "
-            f"{self.queries} queries, {self.tried} tried",
+            f"{self.queries} queries, {self.tried} tests paid for",
         ]
+        if len(self.levels) > 1:
+            lines.append(f"  levels     {'; '.join(map(_level_words, self.levels))}")
+        if self.columns is not None:
+            lines.append(f"  columns    read as classes in the order {', '.join(map(str, self.columns))}")
+        if self.refused is not None:
+            counts = (
+                "{carriers} of {asked_carriers} carriers, {ordinary} of {asked_ordinary} ordinary inputs"
+            )
+            lines.append(f"  refused    {counts.format(**self.refused)}")
         if "function" in self.channels:
             lines.append(f"  channels   {_told(self.channels)}")
         if self.controls:
@@ -113,17 +129,27 @@ class Verdict:
         return "\n".join(lines)
 
 
+def _level_words(level: dict[str, Any]) -> str:
+    if not level["read"]:
+        return f"{level['access']} not read ({level['note']})"
+    bits = f", {floor_bits(level['evidence_bits'])} bits" if "evidence_bits" in level else ""
+    return f"{level['access']} {level['t']} matches{bits}"
+
+
 def floor_bits(bits: float) -> str:
     """Evidence bits, rounded down: 79.97 is not 80."""
-    return f"{math.floor(10 * bits + 1e-9) / 10:.1f}" if math.isfinite(bits) else "∞"
+    return f"{math.floor(10 * bits) / 10:.1f}" if math.isfinite(bits) else "∞"
 
 
 def ceil_p(log10_p: float) -> str:
     """A p-value from its log10, rounded up: never better than it is."""
     if log10_p >= -4:
         digit = 10.0 ** (math.floor(log10_p) - 2)  # three digits are shown
-        return f"{min(1.0, digit * math.ceil(10**log10_p / digit - 1e-6)):.3g}"
-    return f"10^{math.ceil(10 * log10_p - 1e-9) / 10:.1f}"
+        near = math.ceil(10**log10_p / digit - 1e-6)
+        shown = digit * (near if math.log10(digit * near) >= log10_p else near + 1)
+        return f"{min(1.0, shown):.3g}"
+    near = math.ceil(10 * log10_p - 1e-9)
+    return f"10^{(near if near / 10 >= log10_p else near + 1) / 10:.1f}"
 
 
 def verify(
@@ -135,86 +161,101 @@ def verify(
     data: Any = None,
     architecture: nn.Module | None = None,
     forward: Forward | None = None,
+    code_from: Origin = "auditor",
     controls: Sequence[Suspect | str | Path] = (),
     tried: int = 1,
     with_answers: bool = False,
 ) -> Verdict:
     """Read a suspect with a mark and say what the answers prove.
 
-    suspect   a module, a weights file (with `architecture`, unless invgnn wrote it), or any function
-              from a PyG batch to scores
-    access    one of the mark's declared readings; by default the first that the suspect can answer.
-              Naming one of several counts as having tried them all
-    data      the data the mark was drawn from; needed if it has a second channel, which is then read
-              from the suspect's scores on them and counts together with the carriers
-    forward   how to call an unusual model; it must only call it, and the verdict says that it was used
-    controls  unmarked models; if one of them verifies, the verdict is inconclusive. A `plain` mark
-              needs them: its null is their match counts
-    tried     how many suspects, readings and layers were looked at; it is paid for in evidence
+    Every declared access level that the suspect can answer is read, and the columns of its scores are
+    matched to the task's classes by its answers to labelled ordinary inputs. All of that is paid for.
+
+    Args:
+        suspect: A module, a weights file (with `architecture`, unless invgnn wrote it), or any function
+        from
+            a PyG batch to scores or labels.
+        mark: The mark.
+        alpha: The false-positive rate you accept.
+        access: One of the declared levels, to read it alone; it costs as much as reading all.
+        data: The data the mark was drawn from. Needed if it has a second channel, which is read from the
+            suspect's scores on them and counts together with the carriers.
+        architecture: For a weights file: a model of the right shape, without hooks and unsaved tensors.
+        forward: How to call an unusual model. It must only call it; the verdict names it.
+        code_from: Who wrote the suspect's classes, the architecture and `forward`, where no known library
+            did. With "claimant" the verdict is never `owned`: read the code, then vouch for it.
+        controls: Unmarked models; if one of them verifies, the verdict is inconclusive. A `plain` mark
+            needs them: its null is their match counts.
+        tried: How many suspects were looked at; each costs evidence.
+        with_answers: Whether the verdict keeps raw answers and bits.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        SuspectError: If the suspect cannot be asked, or answers no ordinary input.
+        ParameterError: If an argument does not fit the mark.
     """
     null.check_alpha(alpha)
-    if tried < 1:
-        raise ParameterError(f"tried={tried}", "count every suspect and reading looked at")
-    if access is not None:
-        tried = max(tried, len(mark.readings))
+    check_choice("code_from", code_from, ("auditor", "claimant"))
+    check_whole("tried", tried, 1, 2**62)
     suspect = _opened(suspect, architecture)
-    access = access or _first_possible(suspect, mark)
-    answers = mark.read(suspect, access, forward)
-    channel = _second_channel(mark, data, access)
-    lean = channel.read(suspect, data, forward or mark.forward) if channel else None
-    alone = mark.weigh(answers)
-    found = together(alone, lean)
+    channel = _second_channel(mark, data)
+    found = examine(mark, suspect, access=access, channel=channel, forward=forward)
     others = [_opened(control, architecture) for control in controls]
-    tests = [
-        together(
-            mark.weigh(mark.read(other, access, forward)),
-            channel.read(other, data, forward or mark.forward) if channel else None,
-        )
-        for other in others
-    ]
-    law, log_p, tau = _law(mark, found, tests, alpha)
-    status, reasons = _decide(answers, mark, log_p, alpha, tried, tests)
-    called, trust = _call(suspect, forward or mark.forward)
+    tests = [examine(mark, one, access=access, channel=channel, forward=forward) for one in others]
+    law, log_p, tau, level = _law(mark, found, tests, alpha)
+    paid = tried * found.tests
+    between = _between(suspect, forward or mark.forward, code_from)
+    status, reasons = _decide(found, mark, log_p, alpha, tried, tests)
+    if status == "owned" and between.blocked:
+        status, reasons = "inconclusive", [between.blocked, *reasons]
+    evidence, answers = level.evidence or found.evidence, level.answers
     exactly = CONDITION if channel is None else BOTH_CONDITION
-    condition = (exactly if law == "exact" else MODELS_CONDITION) + trust
     return Verdict(
         status=status,
         reasons=tuple(reasons),
-        t=found.t,
+        t=evidence.t,
         m=mark.m,
         tau=tau,
-        said_ones=found.ones,
-        wm_acc=found.t / mark.m,
+        said_ones=evidence.ones,
+        wm_acc=evidence.t / mark.m,
         alpha=alpha,
-        p=math.exp(log_p),
-        log10_p=log_p / math.log(10),
+        p=null.p_of(log_p),
+        log10_p=null.log10_of(log_p),
         evidence_bits=null.evidence_bits(log_p, tried),
-        tried=tried,
-        statistic="matches" if law == "models" else found.statistic,
+        tried=paid,
+        suspects=tried,
+        statistic="matches" if law == "models" else _statistic(evidence, found.lean),
         null=law,
-        exact=found.exact and law == "exact",
-        access=answers.reading.access,
-        reading=answers.reading.record(),
+        exact=evidence.exact and law == "exact",
+        access=level.access,
+        reading=mark.reading(level.access).record(),
         key=mark.context["key"],
-        queries=answers.queries + (lean.inputs if lean else 0),
-        channels=_channels(alone, lean),
-        called=called,
-        controls=tuple(_control(o, test, law) for o, test in zip(others, tests, strict=True)),
+        queries=found.queries,
+        channels=_channels(evidence, found.lean),
+        levels=tuple(_shown(one, law) for one in found.levels),
+        columns=found.columns if found.aligned else None,
+        refused=_refused(found),
+        called=between.called,
+        code=between.record,
+        controls=tuple(_control(o, t, law, level.access) for o, t in zip(others, tests, strict=True)),
         digests={
             "mark": mark.digest,
             "reference": mark.context["reference"],
-            "suspect": _digest(suspect),
+            "suspect": between.digest,
+            "weights": between.weights,
         },
-        condition=condition,
-        answers=tuple(answers.carriers.tolist()) if with_answers else None,
-        ordinary=tuple(answers.ordinary.tolist()) if with_answers else None,
+        condition=(exactly if law == "exact" else MODELS_CONDITION) + between.trust,
+        answers=tuple(answers.carriers.tolist()) if with_answers and answers else None,
+        ordinary=tuple(answers.ordinary.tolist()) if with_answers and answers else None,
         bits=tuple(mark.bits.tolist()) if with_answers else None,
     )
 
 
-def _second_channel(mark: Watermark, data: Any, access: Access) -> Channel | None:
-    """The second channel of a mark that has one, wherever a suspect gives scores."""
-    if mark.function is None or access == "labels":
+def _second_channel(mark: Watermark, data: Any) -> Channel | None:
+    """The second channel of a mark that has one: it was declared, so it is always read."""
+    if mark.function is None:
         return None
     if data is None:
         raise ParameterError(
@@ -225,12 +266,23 @@ def _second_channel(mark: Watermark, data: Any, access: Access) -> Channel | Non
     return mark.channel(data)
 
 
-def together(carriers: null.Evidence, lean: Lean | None) -> null.Evidence:
-    """The evidence of both channels: two streams of one secret, declared beforehand, so independent."""
-    if lean is None:
-        return carriers
-    both = null.log_p_channels([carriers.log_p, lean.log_p])
-    return replace(carriers, log_p=both, statistic=f"{carriers.statistic} and lean")
+def _statistic(evidence: null.Evidence, lean: Lean | None) -> str:
+    return evidence.statistic if lean is None else f"{evidence.statistic} and lean"
+
+
+def _shown(level: Level, law: str) -> dict[str, Any]:
+    """One level as plain values; bits are those of the level alone, nothing paid for."""
+    if level.evidence is None:
+        return {"access": level.access, "read": False, "note": level.note}
+    bits = {"evidence_bits": level.evidence.bits()} if law == "exact" else {}
+    return {"access": level.access, "read": True, "t": level.evidence.t, **bits}
+
+
+def _refused(found: Finding) -> dict[str, Any] | None:
+    refusal = found.refusal
+    if not refusal.carriers + refusal.ordinary:
+        return None
+    return asdict(refusal) | {"log10_p": null.log10_of(refusal.log_p)}
 
 
 def _channels(carriers: null.Evidence, lean: Lean | None) -> dict[str, Any]:
@@ -255,82 +307,137 @@ MODELS_CONDITION = (
 
 
 def _opened(suspect: Suspect | str | Path, architecture: nn.Module | None) -> Suspect:
-    return load_model(suspect, architecture) if isinstance(suspect, str | Path) else suspect
+    if not isinstance(suspect, str | Path):
+        return suspect
+    if architecture is not None:
+        require_plain(architecture)
+    return load_model(suspect, architecture)
 
 
-def _digest(suspect: Suspect) -> str:
-    return digest_model(suspect) if isinstance(suspect, nn.Module) else "function"
+def _control(suspect: Suspect, test: Finding, law: str, access: str) -> dict[str, Any]:
+    """What a control shows: matches at the level that is shown of the suspect, evidence of all levels."""
+    evidence = {"evidence_bits": null.evidence_bits(test.log_p)} if law == "exact" else {}
+    digest = digest_model(suspect) if isinstance(suspect, nn.Module) else "function"
+    shown = next((one.evidence for one in test.levels if one.access == access), None) or test.evidence
+    return {"t": shown.t, **evidence, "digest": digest}
 
 
-def _control(suspect: Suspect, test: null.Evidence, law: str) -> dict[str, Any]:
-    evidence = {"evidence_bits": test.bits()} if law == "exact" else {}
-    return {"t": test.t, **evidence, "digest": _digest(suspect)}
+@dataclass(frozen=True)
+class _Between:
+    """What stands between the auditor and the weights, in the words of a verdict.
+
+    `blocked` says why the verdict cannot be `owned`; empty if it can.
+    """
+
+    called: str
+    trust: str
+    record: dict[str, Any]
+    digest: str
+    weights: str
+    blocked: str = ""
 
 
-def _call(suspect: Suspect, forward: Forward | None) -> tuple[str, str]:
-    """How the suspect was called, and what has to be trusted because of it."""
-    if not isinstance(suspect, nn.Module):
-        return "as a function", " The function passes the graphs on to the suspect and knows no bits."
-    if forward is None:
-        return "by its own signature", ""
-    return (
-        "through a forward function given by the verifier",
-        " The forward function only calls the suspect and knows no bits: whoever checks this reads it.",
+def _between(suspect: Suspect, forward: Forward | None, author: Origin) -> _Between:
+    """Name all code that runs when the suspect is asked, and what has to be trusted because of it."""
+    code: list[Code] = []
+    if isinstance(suspect, nn.Module):
+        found = trace(suspect, author)
+        digest, weights, record, called = (
+            found.digest,
+            found.tensors,
+            found.record(),
+            "by its own signature",
+        )
+        code += found.foreign
+    else:
+        digest = weights = "function"
+        record = {"libraries": [], "foreign": [], "unsaved": [], "unknown": []}
+        called = "as a function"
+        code.append(trace_function(suspect, author))
+    if isinstance(suspect, nn.Module) and forward is not None:
+        called = "through a forward function given by the verifier"
+        code.append(trace_function(forward, author))
+    record["foreign"] = [asdict(one) for one in code]
+    if not code:
+        return _Between(called, "", record, digest, weights)
+    names = "; ".join(map(str, code[:5])) + (f"; and {len(code) - 5} more" if len(code) > 5 else "")
+    trust = f" This code only computes the suspect's answers and knows no bits: {names}."
+    if author == "auditor":
+        return _Between(called, trust + " Whoever checks this reads it.", record, digest, weights)
+    blocked = (
+        "code of the claimant stands between the auditor and the weights: read it, or ask with an "
+        "architecture of your own"
     )
+    return _Between(called, trust, record, digest, weights, blocked)
 
 
 def _law(
-    mark: Watermark, found: null.Evidence, tests: list[null.Evidence], alpha: float
-) -> tuple[str, float, int]:
-    """The null this mark allows, the log p under it, and the match count it asks for."""
+    mark: Watermark, found: Finding, tests: list[Finding], alpha: float
+) -> tuple[str, float, int, Level]:
+    """The null this mark allows, the log p under it, the match count it asks for, and the level shown."""
     if mark.context["key"] == "keyed":
-        return "exact", found.log_p, null.NULLS["exact"].tau(mark.m, alpha)
-    counts = [test.t for test in tests]
-    return "models", math.log(null.empirical_p(found.t, counts)), null.models(counts).tau(mark.m, alpha)
-
-
-def _first_possible(suspect: Suspect, mark: Watermark) -> Access:
-    module = isinstance(suspect, nn.Module)
-    for reading in mark.readings:
-        if module or not reading.hidden:
-            return reading.access
-    return mark.readings[0].access
+        return "exact", found.log_p, null.NULLS["exact"].tau(mark.m, alpha), found.best
+    ways = []
+    for place, level in enumerate(found.levels):
+        if level.evidence is not None:
+            counts = [e.t for test in tests if (e := test.levels[place].evidence) is not None]
+            ways.append((null.empirical_p(level.evidence.t, counts), counts, level))
+    p, counts, level = min(ways, key=lambda way: way[0])
+    log_p = null.log_p_times(math.log(p), found.tests)
+    return "models", log_p, null.models(counts).tau(mark.m, alpha), level
 
 
 def _decide(
-    answers: Answers,
+    found: Finding,
     mark: Watermark,
     log_p: float,
     alpha: float,
     tried: int,
-    tests: list[null.Evidence],
+    tests: list[Finding],
 ) -> tuple[Status, list[str]]:
-    if np.ptp(answers.carriers) == 0:
+    limit = null.log_level(alpha, tried)
+    hidden = _hidden(found, limit)
+    if found.constant and not hidden and found.lean is None:
         return "inconclusive", ["the suspect answers the same on every carrier: nothing to read"]
-    limit = math.log(alpha) - math.log(tried)
     if mark.context["key"] == "plain":
-        return _decide_plain(log_p, limit, len(tests))
-    verified = sum(test.log_p <= math.log(alpha) for test in tests)
+        return _decide_plain(log_p, limit, len(tests), found.tests)
+    verified = sum(test.log_p <= null.log_level(alpha) for test in tests)
     if verified:
         return "inconclusive", [f"{verified} of {len(tests)} unmarked controls verify as well"]
+    if log_p > limit and hidden:
+        return "inconclusive", [hidden]
     if log_p > limit:
         return "not shown", ["the answers are what an unrelated model could give by chance"]
+    more = [hidden] if hidden else []
     if null.evidence_bits(log_p, tried) >= GRINDING_BITS:
-        return "owned", [f"at least {GRINDING_BITS} bits: beyond trying secrets until one fits"]
-    most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(2 * tried)
+        return "owned", [f"at least {GRINDING_BITS} bits: beyond trying secrets until one fits", *more]
+    most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(2 * tried * found.tests)
     taught = "" if mark.memory is None else " and the digest of the mark as it was taught"
     short = f"; m={mark.m} bits can give {floor_bits(most)} at most" if most < GRINDING_BITS else ""
     return "inconclusive", [
         "chance is ruled out at this level, but nothing here proves that the secret is older than "
         f"the suspect, and below {GRINDING_BITS} bits a secret could have been searched for: "
-        f"publish a commitment to the secret{taught} before releasing a model{short}"
+        f"publish a commitment to the secret{taught} before releasing a model{short}",
+        *more,
     ]
 
 
-def _decide_plain(log_p: float, limit: float, controls: int) -> tuple[Status, list[str]]:
+def _hidden(found: Finding, limit: float) -> str:
+    """What to say if the suspect refuses carriers more often than ordinary inputs; empty if it does not."""
+    refusal = found.refusal
+    if refusal.log_p > limit:
+        return ""
+    return (
+        f"the suspect refused {refusal.carriers} of {refusal.asked_carriers} carriers and "
+        f"{refusal.ordinary} of {refusal.asked_ordinary} ordinary inputs (p = "
+        f"{ceil_p(null.log10_of(refusal.log_p))} if it did not tell them apart): the rest cannot be read"
+    )
+
+
+def _decide_plain(log_p: float, limit: float, controls: int, tests: int) -> tuple[Status, list[str]]:
     """A plain mark shows that the invariant is perceived, and never whose mark it is."""
-    if math.log(1 / (controls + 1)) > limit:
-        least = f"{1 / (controls + 1):.2g}"
+    if math.log(tests / (controls + 1)) > limit:
+        least = f"{min(1.0, tests / (controls + 1)):.2g}"
         return "inconclusive", [
             f"a plain mark rests on unmarked models; with {controls} of them no p-value is below {least}"
         ]

@@ -14,17 +14,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from invgnn import files, null
+from invgnn import encoding, files, null
 from invgnn.carriers import Carriers, Reference, Sampler, distinct
-from invgnn.channel import Channel, Memory, digest_inputs
+from invgnn.channel import Channel, Memory
+from invgnn.concealed import conceal
 from invgnn.context import FORMAT, bind, check_context
 from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
 from invgnn.forward import Forward, unwrap, weight_of
-from invgnn.graphs import Graphs
+from invgnn.graphs import Graphs, Ints, ranges
+from invgnn.inputs import Inputs
 from invgnn.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.joint import Joint, Rota
 from invgnn.parallel import peers, shared
-from invgnn.query import Answers, Suspect, ask
+from invgnn.query import Answers, Replies, Suspect, ask
 from invgnn.reading import Access, Direction, Reading
 from invgnn.recipe import Recipe, guarded
 from invgnn.seal import require_passphrase
@@ -54,6 +56,7 @@ class Watermark:
     rejected: dict[str, int] = field(default_factory=dict)
     forward: Forward | None = None
     memory: Memory | None = None
+    labels: Ints | None = None
 
     def __post_init__(self) -> None:
         """An unsound mark cannot be made: what is counted, read and compared is checked here."""
@@ -62,7 +65,13 @@ class Watermark:
             raise ParameterError(f"{len(self.carriers)} carriers for m={self.m}", "draw the mark anew")
         if not distinct(self.carriers, Sampler.recall(self.context["sampler"])):
             raise ParameterError("some carriers are the same graph", "draw the mark anew")
-        if int(self.bits.sum()) * 2 != self.m:
+        if not 1 <= len(self.ordinary) <= self.context["ordinary"]:
+            raise ParameterError(
+                f"{len(self.ordinary)} ordinary inputs for ordinary={self.context['ordinary']}",
+                "draw the mark anew",
+            )
+        self._check_labels()
+        if self.complete and int(self.bits.sum()) * 2 != self.m:
             raise ParameterError("the key is not balanced", "draw the mark anew")
         if self.recipe.every > 1 and "perception" in {r.access for r in self.readings}:
             raise ParameterError("the paper's head learns in every step", "set every=1")
@@ -70,6 +79,16 @@ class Watermark:
             raise ParameterError(
                 "scores are remembered for a second channel only", "draw with function=128"
             )
+
+    def _check_labels(self) -> None:
+        if self.labels is None:
+            return
+        rows = len(self.ordinary) if self.context["level"] == "graph" else self.ordinary.num_nodes
+        known = np.asarray(self.labels)
+        if known.shape != (rows,) or known.dtype != np.int64:
+            raise ParameterError(f"labels of shape {known.shape} for {rows} inputs", "draw the mark anew")
+        if self.classes is None or known.min() < -1 or known.max() >= self.classes:
+            raise ParameterError("a label is no class of the task", "draw the mark anew")
 
     @classmethod
     def draw(
@@ -99,7 +118,7 @@ class Watermark:
         access     where a suspect may be read, all declared now; the mark is embedded at each
         key        `keyed`: bits from the secret (default); `plain`: bits from the invariant, as in
                    the paper, whose verdicts need the `models` null
-        classes    how many classes there are; needed for `labels`
+        classes    how many classes there are; taken from the data's labels (`y`) where they are classes
         gap        smallest distance of a target from one half (default 0.25 keyed, 0 plain)
         forward    how to call an unusual model on a PyG batch; not stored in files
         """
@@ -108,6 +127,7 @@ class Watermark:
         sampler = sampler or Sampler()
         gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)
         names = [access] if isinstance(access, str) else list(access)
+        classes = _classes(classes, reference)
         context = {
             "format": FORMAT,
             "m": m,
@@ -120,6 +140,7 @@ class Watermark:
             "readings": [Reading(a, layer, feature, classes).record() for a in names],
             "statistic": statistic,
             "ordinary": ORDINARY,
+            "classes": classes,
         } | ({} if function is None else {"function": function})
         check_context(context)
         bound = bind(context)
@@ -137,12 +158,13 @@ class Watermark:
             side if key == "plain" else None,
             progress,
         )
-        usual = secret.derive("ordinary", bound).permutation(len(reference.graphs))[:ORDINARY]
+        usual = np.sort(secret.derive("ordinary", bound).permutation(len(reference.graphs))[:ORDINARY])
         return cls(
             secret=secret,
             context=context,
             carriers=drawn.graphs,
-            ordinary=reference.graphs.take(np.sort(usual)),
+            ordinary=reference.graphs.take(usual),
+            labels=None if classes is None else reference.labels_at(usual),
             scale=scale,
             recipe=recipe or Recipe(),
             rejected=dict(drawn.rejected),
@@ -156,6 +178,24 @@ class Watermark:
         """How many carriers, and so bits."""
         return int(self.context["m"])
 
+    @property
+    def format(self) -> int:
+        """The format of this mark: how it derives what it is made of."""
+        return int(self.context["format"])
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes the task has; None if that was not known when the mark was drawn."""
+        if self.format == 1:  # known only where labels are read
+            return next((r.classes for r in self.readings if r.classes is not None), None)
+        known = self.context["classes"]
+        return None if known is None else int(known)
+
+    @property
+    def complete(self) -> bool:
+        """Whether this mark has a key: one with a second channel has none before scores are bound to it."""
+        return self.function is None or self.memory is not None
+
     @cached_property
     def bound(self) -> str:
         """Digest of the context every derivation is bound to."""
@@ -164,7 +204,7 @@ class Watermark:
     @cached_property
     def readings(self) -> list[Reading]:
         """The declared readings, the first being the default."""
-        return [Reading(**record) for record in self.context["readings"]]
+        return [Reading.recall(record) for record in self.context["readings"]]
 
     @property
     def layer(self) -> str | None:
@@ -178,10 +218,30 @@ class Watermark:
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
-        """The balanced key, one bit per carrier."""
+        """The balanced key, one bit per carrier.
+
+        A mark with a second channel has one key for each set of remembered scores and none before, so that
+        nobody can search for the two channels one after the other.
+
+        Raises:
+            ParameterError: If the mark has a second channel and remembers no model yet.
+        """
+        if not self.complete:
+            raise ParameterError(
+                "this mark has no key yet: its second channel remembers no model",
+                "train the model, then mark = mark.remember(model, data); to verify, use the mark that was "
+                "taught (`invgnn embed` wrote it into its file)",
+            )
         if self.context["key"] == "plain":
             return plain_bits(self.perceived).astype(np.int64)
         return self.secret.derive("bits", self.bound, *self._asked_about).balanced(self.m)
+
+    @cached_property
+    def _questions(self) -> bytes:
+        """All that a suspect is asked, in canonical bytes: the bits are bound to them, and only what is
+        decoded from them is ever shown.
+        """
+        return encode_questions(self.carriers, self.ordinary, self.labels)
 
     @cached_property
     def _asked_about(self) -> list[str]:
@@ -189,8 +249,11 @@ class Watermark:
 
         Nobody may arrange inputs once he knows the bits, nor search for either channel by itself.
         """
-        held = [self.carriers.digest(), self.ordinary.digest()]
-        return held if self.memory is None else [*held, self.memory.digest]
+        if self.format == 1:
+            held = [self.carriers.digest_1(), self.ordinary.digest_1()]
+        else:
+            held = [digest_questions(self._questions)]
+        return held if self.memory is None else [*held, self.memory.digest(self.format)]
 
     @cached_property
     def targets(self) -> NDArray[np.float64]:
@@ -206,18 +269,38 @@ class Watermark:
         @cache
         @torch.inference_mode(False)  # what is kept may be trained through later
         def derived(access: str, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-            stream = self.secret.derive("projection", self.bound, access, width)
-            if access == "embedding":
-                signs = np.array(stream.signs(width), dtype=np.float64)
-            else:
-                signs = np.where(np.arange(width) < width // 2, 1.0, -1.0)[stream.permutation(width)]
-            return torch.from_numpy(signs).to(device, dtype)
+            make = self._direction_1 if self.format == 1 else self._direction
+            return torch.from_numpy(make(access, width)).to(device, dtype)
 
         def direction(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
             like = torch.zeros((), dtype=torch.float64, device="cpu") if like is None else like
             return derived(access, width, like.dtype, like.device)
 
         return direction
+
+    def _direction(self, access: str, width: int) -> NDArray[np.float64]:
+        """Signs for every unit, or for every class less their mean; what is added behind changes nothing.
+
+        The signs of hidden units are a prefix of one stream. Those of classes are for the classes of the
+        task; further columns count nothing.
+        """
+        if access == "embedding":
+            stream = self.secret.derive("projection", self.bound, access)
+            return np.array(stream.signs(width), dtype=np.float64)
+        classes = self.classes or width
+        stream = self.secret.derive("projection", self.bound, access, classes)
+        signs = np.where(np.arange(classes) < classes // 2, 1.0, -1.0)[stream.permutation(classes)]
+        found = np.zeros(width)
+        found[:classes] = signs[:width]
+        found[:classes] -= found[:classes].mean() if access == "logits" else 0.0
+        return found
+
+    def _direction_1(self, access: str, width: int) -> NDArray[np.float64]:
+        """Signs as in format 1, which depend on the width."""
+        stream = self.secret.derive("projection", self.bound, access, width)
+        if access == "embedding":
+            return np.array(stream.signs(width), dtype=np.float64)
+        return np.where(np.arange(width) < width // 2, 1.0, -1.0)[stream.permutation(width)]
 
     def reading(self, access: Access | None = None) -> Reading:
         """The declared reading at an access level, by default the first."""
@@ -235,19 +318,55 @@ class Watermark:
     def read(
         self, suspect: Suspect, access: Access | None = None, forward: Forward | None = None
     ) -> Answers:
-        """Ask a suspect about carriers and ordinary inputs, in the secret's order."""
+        """Ask a suspect and read its replies at one access level, by default the first declared.
+
+        Columns are taken for the task's classes in their order. `examine.examine` and `verify` also find
+        out which column is which class.
+
+        Raises:
+            SuspectError: If the suspect cannot be read at this level or answers no ordinary input.
+        """
         reading = self.reading(access)
-        order, asked = self._asked
-        said = np.empty(len(asked))
-        said[order] = ask(suspect, asked, reading, self.direction, forward or self.forward)
-        return Answers(reading, said[: self.m], said[self.m :])
+        replies = self.ask(suspect, [reading], forward)
+        return self.answers(replies, reading)
+
+    def ask(
+        self, suspect: Suspect, readings: Sequence[Reading] | None = None, forward: Forward | None = None
+    ) -> Replies:
+        """Ask a suspect about carriers and ordinary inputs, in the secret's order, once for all readings.
+
+        The questions are decoded from the bytes that the bits are bound to, anew for every suspect.
+        """
+        order, asked = self._order, decoded(self._questions)
+        questions = Graphs.concat([asked["carriers"], asked["ordinary"]])
+        known = asked["labels"]
+        labels = None if known is None else self._labels_in_order(questions, known, order)
+        replies = ask(
+            suspect,
+            questions.take(order),
+            self.readings if readings is None else readings,
+            forward or self.forward,
+        )
+        return replies.labelled(labels, self.classes)
+
+    def answers(self, replies: Replies, reading: Reading, columns: Sequence[int] | None = None) -> Answers:
+        """Read one answer per question out of a suspect's replies, given which column is which class."""
+        said = np.empty(len(self._order))
+        said[self._order] = replies.answers(reading, self.direction, columns)
+        return Answers.of(reading, said, self.m)
 
     @cached_property
-    def _asked(self) -> tuple[NDArray[np.int64], Graphs]:
-        """The order of the questions, and the questions in it."""
-        graphs = Graphs.concat([self.carriers, self.ordinary])
-        order = self.secret.derive("order", self.bound).permutation(len(graphs))
-        return order, graphs.take(order)
+    def _order(self) -> NDArray[np.int64]:
+        """The order of the questions; it tells nothing of the bits."""
+        count = self.m + len(self.ordinary)
+        return self.secret.derive("order", self.bound).permutation(count)
+
+    def _labels_in_order(self, questions: Graphs, known: Ints, order: Ints) -> Ints:
+        """The class of every graph, or of every node, of the questions as they are asked; -1 is unknown."""
+        if self.context["level"] == "graph":
+            return np.concatenate([np.full(self.m, -1), known])[order]
+        rows = np.concatenate([np.full(questions.num_nodes - len(known), -1), known])
+        return rows[ranges(questions.ptr[order], questions.sizes[order])]
 
     def weigh(self, answers: Answers) -> null.Evidence:
         """The evidence in a suspect's answers under the declared statistic.
@@ -276,7 +395,7 @@ class Watermark:
                 "this mark remembers a model already", "teach it as it is, or draw another"
             )
         self._features(data)
-        return replace(self, memory=Memory.of(model, data, self.forward))
+        return replace(self, memory=Memory.of(model, data, self.forward, self.format))
 
     def channel(self, data: Any) -> Channel:
         """The second channel on the data that this mark was drawn from."""
@@ -287,19 +406,21 @@ class Watermark:
                 "to teach it, train the model, then mark = mark.remember(model, data); to verify, use the "
                 "mark that was taught (`invgnn embed` wrote it into its file)",
             )
-        if self.memory.inputs != digest_inputs(data):
+        inputs = Inputs.of(data)
+        if self.memory.inputs != inputs.digest(self.format):
             raise DataError(
                 "these are not the very inputs that the remembered model was asked about",
                 "pass the same training data, every tensor as it was",
             )
         stream = self.secret.derive("function", self.bound, *self._asked_about)
-        return Channel.draw(stream, self.direction, data, features, self.recipe.lean, self.memory.scores)
+        before, strength = self.memory.scores, self.recipe.lean
+        return Channel.draw(stream, self.direction, inputs, features, strength, before, self.format)
 
     def _features(self, data: Any) -> int:
         """The number of features, if these are the right data."""
         if self.function is None:
             raise ParameterError("this mark has no second channel", "draw it with function=128")
-        if Reference.of(data).digest != self.context["reference"]:
+        if Reference.of(data, self.format).digest != self.context["reference"]:
             raise DataError(
                 "these are not the inputs that the mark was drawn from", "pass the same training data"
             )
@@ -400,6 +521,8 @@ class Watermark:
     @cached_property
     def digest(self) -> str:
         """Digest of what the mark is: its context and all it asks about, not the secret."""
+        if self.format != 1:
+            return encoding.digest("invgnn/mark/2", [self.bound, *self._asked_about])
         return hashlib.sha256("".join([self.bound, *self._asked_about]).encode()).hexdigest()
 
     def save(
@@ -411,6 +534,7 @@ class Watermark:
         overwrite: bool = False,
     ) -> None:
         """Write the mark, secret included, encrypted and readable by you alone."""
+        passphrase = conceal(passphrase)
         require_passphrase(passphrase, insecure_no_passphrase)
         body, tensors = pack(self)
         files.write(path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite)
@@ -420,13 +544,18 @@ class Watermark:
         cls, path: str | Path, passphrase: str | None = None, *, forward: Forward | None = None
     ) -> Watermark:
         """The mark in a file; `forward` is how to call an unusual model."""
+        passphrase = conceal(passphrase)
         held = files.read(path, "mark", passphrase=passphrase)
         try:
             mark = cls(**unpack(held), forward=forward)
             if mark.digest != held.body["digest"]:
                 raise ParameterError("its digest is not that of its content")
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, InvgnnError) as error:
-            raise FileError(f"{path} holds no sound mark: {error}", "Use another copy of it.") from error
+        except InvgnnError as error:
+            advice = error.advice or "Use another copy of it."
+            raise FileError(f"{path} holds no sound mark: {error.message[:400]}", advice) from None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            why = f"{path} holds no sound mark: {str(error)[:400]}"
+            raise FileError(why, "Use another copy of it.") from None
         return mark
 
     def replace(self, **changes: Any) -> Watermark:
@@ -442,3 +571,31 @@ class Watermark:
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
         )
+
+
+def _classes(given: int | None, reference: Reference) -> int | None:
+    """How many classes there are: what was said, which may not be fewer than the labels know."""
+    known = reference.num_classes
+    if given is None or known is None or given >= known:
+        return known if given is None else given
+    raise ParameterError(
+        f"classes={given}, but the data have labels up to {known - 1}", "leave classes= out, or correct it"
+    )
+
+
+def encode_questions(carriers: Graphs, ordinary: Graphs, labels: Ints | None) -> bytes:
+    """Return the canonical bytes of all that a suspect is asked, and of what is known of it."""
+    asked = {"carriers": carriers.record(), "ordinary": ordinary.record(), "labels": labels}
+    return encoding.encode(asked)
+
+
+def digest_questions(questions: bytes) -> str:
+    """Return the digest that bits are bound to."""
+    return encoding.digest_encoded("invgnn/questions/2", questions)
+
+
+def decoded(questions: bytes) -> dict[str, Any]:
+    """Return the graphs and labels in the bytes that a mark's bits are bound to."""
+    found = encoding.decode(questions)
+    graphs = {name: Graphs.recall(found[name]) for name in ("carriers", "ordinary")}
+    return graphs | {"labels": found["labels"]}

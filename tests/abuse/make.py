@@ -1,6 +1,7 @@
 """Writes the bad files beside it, each named by its one defect: python tests/abuse/make.py
 
-They are committed: a reader that starts to accept one of them fails the tests.
+They are committed: a reader that starts to accept one of them fails the tests. Names that begin with v1
+are files of the first format version, which readers still know.
 """
 
 import json
@@ -16,7 +17,7 @@ SEAL = {"kdf": "argon2id", "salt": "00" * 16, "nonce": "00" * 12, **files.Kdf(64
 BOX = {"sealed": files._Raw("U8", (32,), bytes(32))}
 
 
-def clear(kind="mark", version=1, body=None, tensors=ONE, **other):
+def clear(kind="mark", version=files.FORMAT, body=None, tensors=ONE, **other):
     body = {} if body is None else body
     digest = files._digest(kind, version, body, tensors)
     return {"kind": kind, "version": version, "digest": digest, "body": body, **other}
@@ -26,8 +27,8 @@ def good(kind="mark", **about):
     return files._pack(clear(kind, **about), ONE)
 
 
-def sealed(tensors=BOX, **seal):
-    meta = {"kind": "secret", "version": 1, "sealed": {**SEAL, **seal}}
+def sealed(tensors=BOX, version=files.FORMAT, **seal):
+    meta = {"kind": "secret", "version": version, "sealed": {**SEAL, **seal}}
     return files._pack(meta, tensors)
 
 
@@ -43,15 +44,39 @@ def noted(notes):
 
 
 def inside(meta):
-    """A correctly sealed file (passphrase "open") around a clear container with this metadata."""
+    """A correctly sealed file (passphrase "open") around a container with this metadata."""
     with mock.patch("os.urandom", bytes):  # zeros: the same file at every run
         return files._seal(files._pack(meta, ONE), "secret", "open", files.Kdf(64, 1, 4))
+
+
+def altered(version):
+    """Files of which one part was changed after the digest was computed."""
+    sound = clear("model", version)
+    return {
+        "altered-tensor.model": files._pack(sound, ONE)[:-1] + b"\xff",
+        "altered-digest.model": files._pack({**sound, "digest": "0" * 64}, ONE),
+        "altered-body.model": files._pack({**sound, "body": {"classes": 3}}, ONE),
+        "altered-number.model": files._pack({**clear("model", version, {"m": 2}), "body": {"m": 2.0}}, ONE),
+        "altered-kind.mark": files._pack({**sound, "kind": "mark"}, ONE),
+        "altered-version.model": files._pack({**sound, "version": 3 - version}, ONE),
+    }
+
+
+def shaped(dtype, shape, data):
+    """A file with one tensor whose header says exactly this."""
+    about = {"dtype": dtype, "shape": shape, "data_offsets": [0, len(data)]}
+    notes = {"invgnn": files.canonical_json(clear()).decode()}
+    return raw({"__metadata__": notes, "data": about}, data)
 
 
 def files_by_defect():
     mark = good()
     spaced = json.dumps(clear(), sort_keys=True)
     no_body = {k: v for k, v in clear().items() if k != "body"}
+    pairs = [list(pair) for pair in SEAL.items()]
+    deep = []
+    for _ in range(40):
+        deep = [deep]
     return {
         "empty.bin": b"",
         "garbage.bin": b"GIF89a, or so it says: no container\n" * 4,
@@ -69,7 +94,7 @@ def files_by_defect():
         "metadata-not-json.mark": noted({"invgnn": "{kind:"}),
         "metadata-a-list.mark": noted({"invgnn": '["kind","version"]'}),
         "metadata-with-spaces.mark": noted({"invgnn": spaced}),
-        "metadata-nan.mark": noted({"invgnn": '{"body":{"x":NaN},"digest":"","kind":"mark","version":1}'}),
+        "metadata-nan.mark": noted({"invgnn": '{"body":{"x":NaN},"digest":"","kind":"mark","version":2}'}),
         "metadata-of-others-too.mark": noted(
             {"format": "pt", "invgnn": files.canonical_json(clear(tensors={})).decode()}
         ),
@@ -78,23 +103,27 @@ def files_by_defect():
         "body-a-list.mark": files._pack({**clear(), "body": [1]}, ONE),
         "version-true.mark": files._pack({**clear(), "version": True}, ONE),
         "version-zero.mark": good(version=0),
-        "newer-version.mark": good(version=2),
+        "version-absurd.mark": files._pack({**clear(), "version": 10**400}, ONE),
+        "kind-malformed.mark": files._pack({**clear(), "kind": "Mark" * 999}, ONE),
+        "body-nested-deep.mark": files._pack({**clear(), "body": {"deep": deep}}, ONE),
+        "body-number-too-long.mark": files._pack({**clear(), "body": {"m": 16**64}}, ONE),
+        "newer-version.mark": good(version=3),
         "newer-version-of-other-form.mark": files._pack({"kind": "mark", "version": 9, "new": [1]}, ONE),
         "wrong-kind.mark": good("model"),
-        "altered-tensor.model": good("model")[:-1] + b"\xff",
-        "altered-digest.model": files._pack({**clear("model"), "digest": "0" * 64}, ONE),
-        "altered-body.model": files._pack({**clear("model"), "body": {"classes": 3}}, ONE),
-        "altered-kind.mark": files._pack({**clear("model"), "kind": "mark"}, ONE),
-        "unknown-dtype.mark": raw(
-            {
-                "__metadata__": {"invgnn": files.canonical_json(clear()).decode()},
-                "data": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
-            },
-            b"\1\2\3\4",
-        ),
+        **altered(2),
+        **{f"v1-{name}": data for name, data in altered(1).items()},
+        "v1-metadata-field-too-many.mark": files._pack(clear(version=1, extra=1), ONE),
+        "v1-truncated.mark": good(version=1)[:-2],
+        "v1-sealed-nonsense.secret": sealed(version=1),
+        "v1-secret-too-short.secret": files._pack(clear("secret", 1, tensors=SHORT), SHORT),
+        "unknown-dtype.mark": shaped("F8_E4M3", [4], b"\1\2\3\4"),
+        "shape-too-long.mark": shaped("U8", [0, 2**63], b""),
+        "shape-of-many-axes.mark": shaped("U8", [1] * 70, b"\1"),
+        "truth-value-two.mark": shaped("BOOL", [2], b"\1\2"),
         "huge-kdf-memory.secret": sealed(memory_kib=2**31),
         "huge-kdf-iterations.secret": sealed(iterations=10**9),
         "huge-kdf-lanes.secret": sealed(lanes=65, memory_kib=65536),
+        "huge-kdf-work.secret": sealed(memory_kib=2**18, iterations=16),
         "kdf-zero-iterations.secret": sealed(iterations=0),
         "kdf-memory-below-lanes.secret": sealed(memory_kib=8),
         "kdf-memory-text.secret": sealed(memory_kib="64"),
@@ -102,10 +131,12 @@ def files_by_defect():
         "seal-short-salt.secret": sealed(salt="00"),
         "seal-field-too-many.secret": sealed(pepper=1),
         "seal-without-box.secret": sealed(tensors={}),
-        "seal-a-number.secret": files._pack({"kind": "secret", "version": 1, "sealed": 7}, BOX),
+        "seal-a-number.secret": files._pack({"kind": "secret", "version": 2, "sealed": 7}, BOX),
+        "seal-a-list.secret": files._pack({"kind": "secret", "version": 2, "sealed": pairs}, BOX),
         "sealed-nonsense.secret": sealed(),
         "sealed-other-kind.secret": inside(clear("mark")),
-        "sealed-twice.secret": inside({"kind": "secret", "version": 1, "sealed": SEAL}),
+        "sealed-other-version.secret": inside(clear("secret", 1)),
+        "sealed-twice.secret": inside({"kind": "secret", "version": 2, "sealed": SEAL}),
         "secret-too-short.secret": files._pack(clear("secret", tensors=SHORT), SHORT),
         "secret-of-other-name.secret": good("secret"),
     }

@@ -12,8 +12,10 @@ from invgnn.attacks.attack import Attack
 from invgnn.attacks.clean import FTClean
 from invgnn.attacks.collude import Collude
 from invgnn.attacks.extract import Extract
+from invgnn.attacks.formats import FORMS, Format
 from invgnn.attacks.kdkill import KDKill
 from invgnn.attacks.overwrite import Overwrite
+from invgnn.attacks.refuse import Refuse
 from invgnn.attacks.scrub import ChannelScrub
 from invgnn.attacks.serve import Serve
 from invgnn.attacks.soften import Soften
@@ -41,6 +43,8 @@ def suite(*licensed: nn.Module) -> list[Attack]:
         Extract(1.0, "labels"),
         *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(temperature=10, digits=2)),
         Serve(noise=0.5),
+        *map(Format, FORMS),
+        *(Refuse(instead) for instead in ("NaN", "an error", "a constant")),
         *([Collude(*licensed)] if licensed else []),
     ]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +19,59 @@ from invgnn.reading import log_scores
 from invgnn.tasks import Task
 
 
-class Serve(Attack):
+@dataclass(frozen=True)
+class Wire:
+    """How an endpoint writes its answers, and how a customer who was told reads them.
+
+    Attributes:
+        encode: From log-probabilities [rows, classes] to what is sent.
+        decode: From what is sent to scores [rows, classes]; by default scores are what is sent.
+    """
+
+    encode: Callable[[Tensor], Any]
+    decode: Callable[[Any], Tensor] = torch.as_tensor
+
+
+class Endpoint(nn.Module):
+    """A served model: takes a PyG batch, answers over a wire, and shows no layer and no weight.
+
+    The owner meets it as the function `endpoint.serve`, which gives what is sent and nothing else. Calling
+    the endpoint gives the class scores that a paying customer has in the end, who was told the format.
+    """
+
+    def __init__(self, model: nn.Module, wire: Wire) -> None:
+        super().__init__()
+        self._held = (model.eval(), wire)  # in a tuple, where nobody looks for a submodule
+
+    @torch.no_grad()
+    def answer(self, batch: Any) -> Tensor:
+        """Return log-probabilities in double precision, one row per graph or node; they never leave."""
+        model, _ = self._held
+        weight = weight_of(model)
+        placed = batch if weight is None else copy.copy(batch).to(weight.device)
+        return log_scores(call(model, placed).cpu()).double().log_softmax(-1)
+
+    def serve(self, batch: Any) -> Any:
+        """Return what is sent."""
+        return self._held[1].encode(self.answer(batch))
+
+    def forward(self, batch: Any) -> Tensor:
+        """Return the class scores that a customer reads out of what is sent."""
+        return self._held[1].decode(self.serve(batch))
+
+
+class Serving(Attack):
+    """Put the stolen model behind an endpoint, which decides what leaves it."""
+
+    knows: tuple[Knowledge, ...] = ("the weights",)
+    same_architecture = False
+
+    @abstractmethod
+    def apply(self, model: nn.Module, task: Task) -> Endpoint:
+        """Return an endpoint in front of the copy."""
+
+
+class Serve(Serving):
     """Put the stolen model behind an endpoint that blurs the probabilities it returns.
 
     temperature  divides the scores before they become probabilities
@@ -24,9 +79,6 @@ class Serve(Attack):
     top          the top class gets all the probability
     digits       decimal digits that probabilities are rounded to
     """
-
-    knows: tuple[Knowledge, ...] = ("the weights",)
-    same_architecture = False
 
     def __init__(
         self,
@@ -46,13 +98,13 @@ class Serve(Attack):
         self.digits, self.top = digits, top
         self.temperature, self.noise, self.seed = temperature, noise, seed
 
-    def apply(self, model: nn.Module, task: Task) -> nn.Module:
+    def apply(self, model: nn.Module, task: Task) -> Endpoint:
         """An endpoint in front of the copy."""
-        return Endpoint(model, self)
+        return Endpoint(model, Wire(self.blur))
 
-    def blur(self, scores: Tensor) -> Tensor:
-        """The probabilities that are returned for class scores."""
-        logs = log_scores(scores).double() / self.temperature
+    def blur(self, logs: Tensor) -> Tensor:
+        """The probabilities that are returned for log-probabilities."""
+        logs = logs / self.temperature
         if self.noise:
             draws = torch.Generator().manual_seed(self.seed)
             logs = logs + self.noise * torch.randn(logs.shape, generator=draws, dtype=logs.dtype)
@@ -69,22 +121,3 @@ class Serve(Attack):
             f"rounded to {self.digits} digits": self.digits is not None,
         }
         return "serve " + ", ".join(word for word, said in parts.items() if said)
-
-
-class Endpoint(nn.Module):
-    """A served model: takes a PyG batch, gives probabilities, and shows no layer and no weight.
-
-    The owner meets it as a function: verify `endpoint.forward`.
-    """
-
-    def __init__(self, model: nn.Module, serving: Serve) -> None:
-        super().__init__()
-        self._held = (model.eval(), serving)  # in a tuple, where nobody looks for a submodule
-
-    @torch.no_grad()
-    def forward(self, batch: Any) -> Tensor:
-        """Blurred probabilities, one row per graph or node."""
-        model, serving = self._held
-        weight = weight_of(model)
-        placed = batch if weight is None else copy.copy(batch).to(weight.device)
-        return serving.blur(call(model, placed).cpu())

@@ -63,8 +63,8 @@ def attack(
     check_input(model, second)
     check_output(output, overwrite)
 
-    from invgnn.attacks import Serve
     from invgnn.attacks.registry import pick
+    from invgnn.attacks.serve import Serving
     from invgnn.batches import accuracy
     from invgnn.models import save_model
     from invgnn.stress import every_change
@@ -72,7 +72,7 @@ def attack(
     loaded = load_named(task, seed)
     licensed = [] if second is None else [load_for(loaded, second)]
     chosen, stolen = pick(name, every_change(*licensed)), load_for(loaded, model)
-    if isinstance(chosen, Serve):
+    if isinstance(chosen, Serving):
         raise ParameterError(
             f"{chosen!r} changes what a served model says, and leaves no model to write",
             "invgnn stress reads it; in Python call it and verify what it returns",

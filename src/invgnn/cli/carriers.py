@@ -99,7 +99,7 @@ def carriers(
         int | None,
         typer.Option(
             metavar="N",
-            min=2,
+            min=16,
             help="Add a second channel of N public features, e.g. 128, or 1 for every 20 inputs if fewer. "
             "It outlives distillation, doubles the time of training, and verify needs --task.",
         ),

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError, InvgnnError, PassphraseError
 
 COULD_NOT, INTERRUPTED = 2, 130  # Python's own exit code for a crash is 1, which is a verdict here
@@ -176,14 +177,14 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def find_passphrase(path: Path, given: Path | None, *, new: bool = False) -> str:
-    """The passphrase of a file: from a file, the environment or the terminal."""
+    """Return the passphrase of a file, concealed: from a file, the environment or the terminal."""
     if given is not None:
         found, where = _first_line(given), str(given)
     elif "INVGNN_PASSPHRASE" in os.environ:
-        found, where = os.environ["INVGNN_PASSPHRASE"], "INVGNN_PASSPHRASE"
+        found, where = conceal(os.environ["INVGNN_PASSPHRASE"]), "INVGNN_PASSPHRASE"
     elif sys.stdin is not None and sys.stdin.isatty():
         prompt = printable(f"{'New passphrase' if new else 'Passphrase'} for {path}")
-        return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=new, err=True))
+        return conceal(str(typer.prompt(prompt, hide_input=True, confirmation_prompt=new, err=True)))
     else:
         raise PassphraseError(
             f"{path} needs a passphrase and nobody is there to type it",
@@ -196,16 +197,17 @@ def find_passphrase(path: Path, given: Path | None, *, new: bool = False) -> str
 
 def _first_line(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").partition("\n")[0].removesuffix("\r")
+        return conceal(path.read_text(encoding="utf-8").partition("\n")[0].removesuffix("\r"))
     except OSError as error:
         advice = "put the passphrase on its first line"
         raise FileError(f"the passphrase file {path} cannot be read ({error.strerror})", advice) from None
-    except UnicodeDecodeError:  # whose own message quotes the file
+    except UnicodeDecodeError as error:  # which holds the whole file
+        error.object = b""
         raise FileError(f"the passphrase file {path} is not UTF-8 text", "save it as UTF-8") from None
 
 
 def open_passphrase(path: Path, given: Path | None) -> str | None:
-    """The passphrase for a file that needs one; None for a clear file."""
+    """Return the passphrase for a file that needs one, concealed; None for a clear file."""
     from invgnn import files
 
     return find_passphrase(path, given) if files.peek(path)["sealed"] else None

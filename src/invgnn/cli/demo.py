@@ -123,13 +123,16 @@ def _table(rows: list[Any], task: str) -> str:
 
     first = rows[0][1]
     width = max(len(label) for label, _, _ in rows)
+    levels = ", ".join(level["access"] for level in first.levels)
     lines = [
-        f"{task}: read at {first.access}, {first.statistic}, null {first.null}, alpha {first.alpha:g}",
+        f"{task}: read at {levels}; {first.statistic}, null {first.null}, alpha {first.alpha:g}",
         "",
-        f"{'model':<{width}}  accuracy  matches    evidence  verdict",
+        f"{'model':<{width}}  accuracy  best read at  matches    evidence  verdict",
     ]
     for label, verdict, score in rows:
         matches = f"{verdict.t}/{verdict.m}"
         bits = f"{floor_bits(verdict.evidence_bits)} bits"
-        lines.append(f"{label:<{width}}  {score:>8.3f}  {matches:>7}  {bits:>10}  {verdict.status}")
-    return "\n".join([*lines, "", "evidence = -log2 p, exact for any model unrelated to the secret"])
+        read = f"{score:>8.3f}  {verdict.access:<12}  {matches:>7}  {bits:>10}  {verdict.status}"
+        lines.append(f"{label:<{width}}  {read}")
+    law = "evidence = -log2 p, exact for any model unrelated to the secret; all levels are paid for"
+    return "\n".join([*lines, "", law])

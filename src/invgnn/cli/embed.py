@@ -148,7 +148,7 @@ def embed(
     with progress("training", planned(loaded, held, epochs, **known)) as tick:
         history = learn(held, progress=lambda done, total: tick(1), **known)
     verdict = verify(model, held, data=loaded.data if held.function else None)
-    matches = {r.access: held.weigh(held.read(model, r.access)).t for r in held.readings}
+    matches = {level["access"]: level.get("t") for level in verdict.levels}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
     if first:
         _rewrite(mark, held.replace(recipe=drawn), passphrase)
@@ -161,7 +161,7 @@ def embed(
         "matches": matches,
         "verdict": verdict.to_json(),
     }
-    read = ", ".join(f"{access} {t}/{held.m}" for access, t in matches.items())
+    read = ", ".join(f"{a} {'not read' if t is None else f'{t}/{held.m}'}" for a, t in matches.items())
     words = f"wrote {output}: test accuracy {history.test_acc:.3f}; bits read right: {read}"
     if first:
         words += f"\nwrote {mark} anew, with what the model said before; its digest is {held.digest}"

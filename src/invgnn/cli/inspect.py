@@ -29,9 +29,10 @@ def inspect(
 ) -> Any:
     """Show what a file is, without a passphrase.
 
-    Of a sealed file you see its kind and version; with --unseal also how a mark was drawn and how it may
-    be read. Of a model you see architecture, weights and how it was made. A secret is never shown. The
-    file is checked against its digest; nothing in it is run.
+    Of a sealed file you see its kind and the version of the container; with --unseal also how a mark was
+    drawn and how it may be read: its format, the number of classes, and whether it keeps labels, by which
+    class columns in another order are told. Of a model you see architecture, weights and how it was made.
+    A secret is never shown. The file is checked against its digest; nothing in it is run.
     """
     from invgnn import files
 
@@ -47,10 +48,28 @@ def inspect(
         "version": seen["version"],
         "sealed": seen["sealed"],
         "file_digest": digest,
+        "mark": _mark(body, tensors or {}) if seen["kind"] == "mark" and body is not None else None,
         "body": body,
         "tensors": None if tensors is None else dict(sorted(tensors.items())),
     }
     return record, "\n".join(_lines({k: v for k, v in record.items() if v is not None})), 0
+
+
+def _mark(body: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    """What a mark is, in short; a stranger may have written the body."""
+    context = body.get("context")
+    known: dict[str, Any] = context if isinstance(context, dict) else {}
+    readings = known.get("readings")
+    records = [one for one in readings if isinstance(one, dict)] if isinstance(readings, list) else []
+    classes = known.get("classes", next((r["classes"] for r in records if "classes" in r), None))
+    return {
+        "format": known.get("format"),
+        "levels": [record.get("access") for record in records],
+        "classes": classes,
+        "labels_kept": "labels" in tensors,
+        "second_channel": known.get("function"),
+        "remembers_a_model": "before" in tensors,
+    }
 
 
 def _lines(record: dict[str, Any], depth: int = 0) -> list[str]:

@@ -151,7 +151,9 @@ def _said(row: Row) -> str:
     if row.accuracy is None:
         return f"{row.change}: not applied: {row.note}"
     read = ", ".join(f"{found.access} {found.evidence:.1f} bits" for found in row.found)
-    return f"{row.change}: accuracy {row.accuracy:.3f}; {read or row.note}"
+    refused = row.note.rpartition("; ")[2]
+    more = f"; {refused}" if read and refused.startswith("refused ") else ""
+    return f"{row.change}: accuracy {row.accuracy:.3f}; {read or row.note}{more}"
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -159,7 +161,7 @@ def _table(rows: Sequence[Row]) -> str:
 
     accesses = [found.access for found in rows[0].found]
     width = max(len(row.change) for row in rows)
-    heads = "".join(f"  {access:>10} bits  T/m (T-tau)" for access in accesses)
+    heads = "".join(f"  {access:>10} bits  {'T/m (T-tau)':>13}" for access in accesses)
     leans = any(found.function is not None for found in rows[0].found)
     lines = [f"{'change':<{width}}  accuracy{heads}{'  function bits' if leans else ''}"]
     for row in rows:
@@ -170,7 +172,7 @@ def _table(rows: Sequence[Row]) -> str:
         for access in accesses:
             at = row.at(access)
             counts = "" if at is None else f"{at.t}/{at.m} ({at.headroom:+d})"
-            cells.append(f"{'-' if at is None else floor_bits(at.evidence):>15}  {counts:>11}")
+            cells.append(f"{'-' if at is None else floor_bits(at.evidence):>15}  {counts:>13}")
         function = next((found.function for found in row.found if found.function is not None), None)
         cells += [] if function is None else [f"{floor_bits(function):>13}"]
         lines.append("  ".join(cells).rstrip())

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,12 +24,16 @@ from invgnn.cli.console import (
 )
 from invgnn.errors import FileError, ParameterError
 
+if TYPE_CHECKING:
+    from invgnn.verdict import Verdict
+
 EXAMPLES = """\b
 Exit codes:
   0  owned: at least 80 bits of evidence
   1  not shown: chance explains the answers
   2  the question could not be asked; the reason is on stderr
-  3  inconclusive: some evidence, or a control verifies too
+  3  inconclusive: too little evidence, a control that verifies too, or code
+     of the claimant that nobody has read
 
 \b
 Examples:
@@ -37,6 +41,8 @@ Examples:
   invgnn verify --mark acme.mark --model suspect.model --report verdict.html
   invgnn verify --mark acme.mark --model suspect.pt --control other.pt \\
       --architecture nets:build
+  invgnn verify --mark acme.mark --model suspect.pt \\
+      --architecture theirs:build --code-from claimant
 """
 
 
@@ -55,16 +61,25 @@ def verify(
         str | None,
         typer.Option(
             metavar="MOD:FUNC",
-            help="For weights alone: module:function, a function of yours that takes nothing and returns "
-            "the model. It is imported and run.",
+            help="For weights alone: module:function, a function that takes nothing and returns the model, "
+            "without hooks and unsaved tensors. It is imported and run.",
         ),
     ] = None,
+    code_from: Annotated[
+        str,
+        typer.Option(
+            metavar="WHO",
+            help="Who wrote the classes of --architecture that no known library defines. auditor: you did, "
+            "or you have read them. claimant: they came with the claim and nobody has read them; the "
+            "verdict names them and is never owned.",
+        ),
+    ] = "auditor",
     access: Annotated[
         str | None,
         typer.Option(
             metavar="LEVEL",
-            help="embedding, logits or labels, as declared when the mark was drawn. Default: "
-            "the first declared.",
+            help="Read this declared level alone: embedding, logits or labels. Default: all declared "
+            "levels that the suspect can answer, in one pass. One costs as many bits as all.",
         ),
     ] = None,
     alpha: Annotated[
@@ -87,7 +102,7 @@ def verify(
     tried: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="How many suspects and readings you have looked at; costs log2 N bits."
+            metavar="N", min=1, help="How many suspects you have read with this mark; costs log2 N bits."
         ),
     ] = 1,
     answers: Annotated[
@@ -105,6 +120,9 @@ def verify(
     p is exact for a keyed mark: a model unrelated to the secret answers this well with probability at
     most p, whatever the model and the graphs. That holds if the secret is older than the suspect and
     the reading was declared beforehand. A plain mark rests on its controls alone, and never owns.
+
+    Every declared level is read, class columns are matched to the classes, and refused questions are
+    counted; evidence pays for all of it. The verdict names the code between you and the weights.
     """
     check_input(mark, model, *(control or ()))
     if report is not None:
@@ -122,6 +140,7 @@ def verify(
         data=_data(task, seed),
         access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
         controls=[_load(path, architecture) for path in control or ()],
+        code_from=code_from,  # type: ignore[arg-type]  # checked by verify
         tried=tried,
         with_answers=answers or report is not None,
     )
@@ -131,13 +150,24 @@ def verify(
         words = ["--mark", mark, "--model", model, "--alpha", f"{alpha:g}"]
         words += ["--access", access] if access else []
         words += ["--architecture", architecture] if architecture else []
+        words += ["--code-from", code_from] if code_from != "auditor" else []
         words += [word for path in control or () for word in ("--control", path)]
         words += ["--task", task, "--seed", seed] if task else []
         words += ["--tried", tried]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)
     record = verdict.to_json(private=answers)  # a report asks for them too
-    return record, fold(str(verdict), 13), verdict.exit_code
+    return record, fold(f"{verdict}\n{_between(verdict)}", 13), verdict.exit_code
+
+
+def _between(verdict: Verdict) -> str:
+    """What stands between the auditor and the weights, and the digests to compare."""
+    code = verdict.code
+    foreign = [f"{one['what']} {one['name']} from the {one['origin']}" for one in code["foreign"]]
+    lines = [f"  code       {'; '.join([*code['libraries'], *foreign]) or 'none listed'}"]
+    for name, what in (("unsaved", "tensors that no weights file holds"), ("unknown", "not covered")):
+        lines += [f"  {name:<9}  {'; '.join(code[name])} ({what})"] if code[name] else []
+    return "\n".join([*lines, *(f"  {name:<9}  {digest}" for name, digest in verdict.digests.items())])
 
 
 def _data(task: str | None, seed: int) -> Any:
@@ -152,6 +182,7 @@ def _load(path: Path, architecture: str | None) -> Any:
     """The model in a file: ours says how it is built, weights alone need an architecture."""
     from invgnn import files
     from invgnn.models import load_model
+    from invgnn.provenance import require_plain
 
     try:
         ours = files.peek(path)["kind"] == "model"
@@ -160,7 +191,11 @@ def _load(path: Path, architecture: str | None) -> Any:
             advice = "if it holds weights alone, give --architecture MODULE:FUNCTION"
             raise FileError(error.message, advice) from None
         ours = False
-    return load_model(path, None if ours or architecture is None else _build(architecture))
+    if ours or architecture is None:
+        return load_model(path)
+    built = _build(architecture)
+    require_plain(built)
+    return load_model(path, built)
 
 
 def _build(name: str) -> Any:

@@ -6,6 +6,7 @@ from invgnn.edits.channels import PruneChannels
 from invgnn.edits.distil import Distil
 from invgnn.edits.edit import Edit, weight_matrices
 from invgnn.edits.finetune import FineTune
+from invgnn.edits.idle import IdleUnit
 from invgnn.edits.noise import WeightNoise
 from invgnn.edits.permute import PermuteUnits
 from invgnn.edits.prune import Prune
@@ -20,6 +21,7 @@ __all__ = [
     "Distil",
     "Edit",
     "FineTune",
+    "IdleUnit",
     "PermuteUnits",
     "Prune",
     "PruneChannels",

@@ -11,6 +11,7 @@ from invgnn.edits.channels import PruneChannels
 from invgnn.edits.distil import Distil
 from invgnn.edits.edit import Edit
 from invgnn.edits.finetune import FineTune
+from invgnn.edits.idle import IdleUnit
 from invgnn.edits.noise import WeightNoise
 from invgnn.edits.permute import PermuteUnits
 from invgnn.edits.prune import Prune
@@ -36,6 +37,7 @@ def suite() -> list[Edit]:
         *(WeightNoise(scale) for scale in (0.1, 0.3)),
         PermuteUnits(),
         RescaleUnits(),
+        IdleUnit(),
         ReestimateNorm(),
         *(FineTune(20, lr) for lr in (1e-3, 1e-2)),
         FineTune(20, 1e-2, part="last"),

@@ -8,6 +8,7 @@ from invgnn.forgeries.choose import (
     Transcribe,
     UnbalanceKey,
 )
+from invgnn.forgeries.claimant import ClaimantCode
 from invgnn.forgeries.forgery import Forged, Forgery, Naive, Outcome
 from invgnn.forgeries.grind import GrindSecrets, best_bits, grinding_law
 from invgnn.forgeries.guided import Gp, Tpe
@@ -15,8 +16,11 @@ from invgnn.forgeries.heads import AlignToOriginal, KnowingForward, SupplyHead
 from invgnn.forgeries.hunt import Ground, Hunt
 from invgnn.forgeries.owners import AnotherOwner, Descent, EmbedLater, Original, Replay, cross_read
 from invgnn.forgeries.pick import PickBest
+from invgnn.forgeries.rounding import GrindScores, RoundCosine
 from invgnn.forgeries.search import Cma, Evolution, Random
 from invgnn.forgeries.transfer import TransferCarriers
+from invgnn.forgeries.twins import TwinInputs
+from invgnn.forgeries.zeros import SignOfZero
 
 __all__ = [
     "AlignToOriginal",
@@ -24,6 +28,7 @@ __all__ = [
     "ArrangeData",
     "ChooseCarriers",
     "ChooseSubset",
+    "ClaimantCode",
     "Cma",
     "Descent",
     "EmbedLater",
@@ -31,6 +36,7 @@ __all__ = [
     "Forged",
     "Forgery",
     "Gp",
+    "GrindScores",
     "GrindSecrets",
     "Ground",
     "Hunt",
@@ -42,10 +48,13 @@ __all__ = [
     "Random",
     "RepeatCarriers",
     "Replay",
+    "RoundCosine",
+    "SignOfZero",
     "SupplyHead",
     "Tpe",
     "Transcribe",
     "TransferCarriers",
+    "TwinInputs",
     "UnbalanceKey",
     "best_bits",
     "cross_read",
@@ -62,16 +71,21 @@ def suite() -> list[Forgery]:
     return [
         *(Hunt(search) for search in (Random(), Evolution(), Cma(), Tpe(), Gp())),
         GrindSecrets(),
+        GrindScores(),
+        RoundCosine(),
         ArrangeData(),
         Transcribe(),
         ChooseCarriers(),
         ChooseSubset(),
         RepeatCarriers(),
         UnbalanceKey(),
+        SignOfZero(),
+        TwinInputs(),
         PickBest(),
         SupplyHead(),
         AlignToOriginal(),
         KnowingForward(),
+        ClaimantCode(),
         TransferCarriers(),
         AnotherOwner(),
         EmbedLater(),

@@ -15,7 +15,7 @@ from invgnn.forgeries.forgery import KEPT, Attempt, Forged, Forgery, Naive, boun
 from invgnn.forgeries.hunt import Ground
 from invgnn.graphs import Graphs, Ints
 from invgnn.invariants import find_invariant, plain_bits
-from invgnn.query import ask
+from invgnn.query import answers_on
 from invgnn.tasks import Task
 from invgnn.verdict import verify
 from invgnn.watermark import Key, Watermark
@@ -185,7 +185,7 @@ class UnbalanceKey(Choice):
         common = int(2 * bits.sum() >= bits.size)
         kept = np.flatnonzero(bits == common)[: self.m]
         skewed = drawn.graphs.take(kept)
-        said = [ask(model, skewed, mark.reading(), mark.direction) for mark in marks]
+        said = [answers_on(model, skewed, mark.reading(), mark.direction) for mark in marks]
         best = int(np.argmax([np.mean((one >= 0) == common) for one in said]))
         naive = Naive.count(self.fools, said[best], bits[kept], at=0.0)
         unbalanced = (lambda: verify(model, bound_anew(marks[best], skewed)),)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, final
 
 import numpy as np
@@ -15,9 +18,9 @@ from torch import nn
 
 from invgnn import null
 from invgnn.carriers import Sampler
-from invgnn.errors import InvgnnError
+from invgnn.errors import FileError, InvgnnError
 from invgnn.graphs import Graphs
-from invgnn.query import digest_model
+from invgnn.provenance import digest_model
 from invgnn.randomness import seeded
 from invgnn.secret import Secret, public_stream
 from invgnn.tasks import Task
@@ -152,3 +155,13 @@ def bound_anew(mark: Watermark, carriers: Graphs) -> Watermark:
     """The forger's mark on carriers of his choice: it can be made, and its bits are not what they were."""
     context = {**mark.context, "m": len(carriers)}
     return replace(mark, context=context, carriers=carriers, rejected={})
+
+
+@contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """A path of that name for the length of a block; errors do not tell where it was."""
+    with TemporaryDirectory() as folder:
+        try:
+            yield Path(folder) / name
+        except FileError as error:
+            raise FileError(error.message.replace(folder, "…"), error.advice) from None

@@ -143,7 +143,9 @@ class KnowingForward(Forgery):
     """Call the suspect through a function that knows the carriers and what to say on them."""
 
     fools = "the owner brings the code that calls the suspect, T ≥ τ"
-    stopped = "nothing in software: the verdict says who wrote the call"
+    stopped = (
+        "nothing in software: the verdict names the function, and owns nothing if it is the claimant's"
+    )
     unsettled = "whoever judges must call the suspect himself, or read the function"
 
     def __init__(self, m: int = 128) -> None:
@@ -158,7 +160,11 @@ class KnowingForward(Forgery):
         forward = _whisper(Fitted(rows, wanted), mark)
         said = mark.read(model, forward=forward).carriers
         naive = Naive.count(self.fools, said, mark.bits)
-        attempts = (lambda: verify(model, mark), lambda: verify(model, mark, forward=forward))
+        attempts = (
+            lambda: verify(model, mark),
+            lambda: verify(model, mark, forward=forward),
+            lambda: verify(model, mark, forward=forward, code_from="claimant"),
+        )
         return Forged(model, naive, attempts, mark=mark)
 
     def __repr__(self) -> str:

@@ -22,11 +22,11 @@ from invgnn.forgeries.forgery import KEPT, Forged, Forgery, Naive
 from invgnn.forgeries.search import Found, Search
 from invgnn.graphs import Floats, Graphs, Ints, sum_runs
 from invgnn.invariants import find_invariant, plain_bits
-from invgnn.query import ask
+from invgnn.query import answers_on
 from invgnn.secret import Secret, public_stream
 from invgnn.tasks import Task
 from invgnn.verdict import verify
-from invgnn.watermark import Key, Watermark
+from invgnn.watermark import Key, Watermark, digest_questions, encode_questions
 
 WIDTH = 8
 """How many columns of node features a forger looks at, at most."""
@@ -70,7 +70,7 @@ class Ground:
         pool = Carriers.draw(
             reference, size, draws, sampler, lambda graphs: plain_bits(mark.scale(value(graphs)))
         ).graphs
-        answers = ask(model, pool, mark.reading(), mark.direction)
+        answers = answers_on(model, pool, mark.reading(), mark.direction)
         return cls(mark, pool, answers, plain_bits(mark.scale(value(pool))), public_features(pool))
 
     def sets(self, points: Floats) -> Ints:
@@ -97,8 +97,9 @@ class Ground:
             return self.bits[chosen]
         # As Watermark.bits has it; making the whole mark would check every set for repeats in the pool.
         key = partial(self.mark.secret.derive, "bits", self.mark.bound)
-        usual = self.mark.ordinary.digest()
-        bits = [key(self.pool.take(row).digest(), usual).balanced(self.mark.m) for row in chosen]
+        ordinary, labels = self.mark.ordinary, self.mark.labels
+        asked = [encode_questions(self.pool.take(row), ordinary, labels) for row in chosen]
+        bits = [key(digest_questions(one)).balanced(self.mark.m) for one in asked]
         return np.stack(bits)
 
     def forged(self, point: Floats) -> Watermark:

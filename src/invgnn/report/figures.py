@@ -52,7 +52,7 @@ STYLE: dict[Any, Any] = {
 
 
 def draw_law(verdict: Verdict) -> Markup:
-    """You get the law of T for an unrelated suspect, with the T found and the tau needed."""
+    """Return the law of T for an unrelated suspect, with the T found and the tau needed."""
     counts, heights = matches_law(verdict.m, verdict.said_ones)
     step = -(-len(counts) // STEMS)
     floor = 1.08 * min(float(heights.min()), -1.0)
@@ -74,7 +74,7 @@ def draw_law(verdict: Verdict) -> Markup:
 
 
 def draw_controls(verdict: Verdict) -> Markup:
-    """You get the match counts of the unmarked controls, which are the null of a plain mark."""
+    """Return the match counts of the unmarked controls, which are the null of a plain mark."""
     found = np.array([control["t"] for control in verdict.controls])
     counts, often = np.unique(found, return_counts=True)
     label = (
@@ -94,7 +94,7 @@ def draw_controls(verdict: Verdict) -> Markup:
 
 
 def draw_answers(answers: Floats, bits: Ints, right: Bools, threshold: float, relative: bool) -> Markup:
-    """You get every answer in the row of its carrier's bit, those said wrong as crosses."""
+    """Return every answer in the row of its carrier's bit, those said wrong as crosses."""
     # A golden-ratio sequence spreads neighbours apart as well as chance would, and always alike.
     height = bits + 0.6 * ((np.arange(len(bits)) * 0.618034) % 1 - 0.5)
     label = (
@@ -117,7 +117,7 @@ def draw_answers(answers: Floats, bits: Ints, right: Bools, threshold: float, re
 
 
 def draw_carriers(carriers: Graphs, bits: Ints) -> tuple[Markup, list[int]]:
-    """You get the first carriers that are small enough to draw, and which they are."""
+    """Return the first carriers that are small enough to draw, and which they are."""
     chosen = [int(k) for k in np.flatnonzero(carriers.sizes <= LARGEST)[:DRAWN]]
     sizes = ", ".join(f"carrier {k + 1} with {carriers.sizes[k]} nodes" for k in chosen)
 
@@ -134,7 +134,7 @@ def draw_carriers(carriers: Graphs, bits: Ints) -> tuple[Markup, list[int]]:
 
 
 def matches_law(m: int, ones: int) -> tuple[Ints, Floats]:
-    """You get every possible T and log10 of its probability, for a suspect that says 1 `ones` times."""
+    """Return every possible T and log10 of its probability, for a suspect that says 1 `ones` times."""
     half = m // 2
     hits = range(max(0, ones - half), min(half, ones) + 1)
     ways = [math.comb(half, x) * math.comb(half, ones - x) for x in hits]
@@ -177,7 +177,7 @@ def _mark(ax: Axes, x: int, text: str, above: int, dashes: str) -> None:
 
 
 def draw(name: str, height: float, label: str, paint: Callable[[Figure], None]) -> Markup:
-    """You get what `paint` puts on an empty figure as SVG for a page, labelled for who cannot see it."""
+    """Return what `paint` puts on an empty figure as SVG for a page, labelled for who cannot see it."""
     with SETTINGS, mpl.rc_context():
         mpl.rcdefaults()  # whatever the user's own settings are
         mpl.rcParams.update(STYLE | {"svg.hashsalt": name})

@@ -13,7 +13,7 @@ ROUNDS = 60
 
 
 def place(graph: Graphs) -> Floats:
-    """You get a position [N,2] per node of one graph, drawn distances being close to hops.
+    """Return a position [N,2] per node of one graph, drawn distances being close to hops.
 
     Nothing is random: the same graph gets the same picture.
     """

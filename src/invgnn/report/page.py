@@ -26,6 +26,7 @@ Row: TypeAlias = tuple[str, Verdict, float | None]
 
 SYMBOLS = {"owned": "✓", "not shown": "○", "inconclusive": "?"}
 MOST_WRONG = 40  # carriers said wrong that are still worth listing by number
+MOST_COLUMNS = 24  # classes whose column is listed one by one
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -49,15 +50,28 @@ def write_report(
     command: str | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """You get a self-contained HTML page of a verdict at `path`: no scripts, no network.
+    """Write a verdict as one self-contained HTML page: no scripts, no network.
 
-    mark     draw some of its carriers, which makes the page private
-    rows     other models read with the mark, e.g. edited copies and unmarked controls:
-             (name, verdict, task accuracy or None)
-    title    the page's heading
-    command  the exact command that gave the verdict, for whoever checks it
+    A page with carriers, answers or bits says so on top, and only its owner can read the file.
 
-    A page with carriers, answers or bits says so on top and is readable by you alone.
+    Args:
+        path: Where to write it.
+        verdict: The verdict.
+        mark: The mark that was verified. Some of its carriers are drawn, which makes the page private.
+        rows: Other models read with the mark, e.g. edited copies and unmarked controls: name, verdict, and
+            task accuracy or None.
+        title: The heading of the page.
+        command: The exact command that gave the verdict, for whoever checks it. By default Python code.
+        overwrite: Replace what exists at `path`.
+
+    Returns:
+        The path.
+
+    Raises:
+        ParameterError: If `mark` is not the mark that was verified.
+        ExistingFileError: If something exists at `path` and `overwrite` is false.
+        FileError: If the file cannot be written.
+
     """
     text = render(verdict, mark=mark, rows=rows, title=title, command=command)
     files.write_text(path, text, overwrite=overwrite, private=is_private(verdict, mark))
@@ -72,7 +86,7 @@ def render(
     title: str | None = None,
     command: str | None = None,
 ) -> str:
-    """You get the page as text."""
+    """Return the page as text; the arguments are those of `write_report`."""
     if mark is not None and mark.digest != verdict.digests.get("mark"):
         raise ParameterError(
             "this mark is not the one the verdict was reached with",
@@ -88,6 +102,7 @@ def render(
         symbols=SYMBOLS,
         far=GRINDING_BITS,
         law=_law(verdict),
+        columns=_columns(verdict),
         p_of_t=null.log_p_matches(verdict.t, verdict.m, verdict.said_ones) / math.log(10),
         read=read,
         wrong=[] if read is None else [int(k) + 1 for k in np.flatnonzero(~read.right)],
@@ -114,7 +129,7 @@ def _shown(verdict: Verdict, mark: Watermark | None) -> str:
 
 
 def environment() -> Environment:
-    """You get the page templates, everything escaped, with our ways to write numbers."""
+    """Return the page templates: everything escaped, and with filters that write numbers."""
     made = Environment(
         loader=PackageLoader("invgnn.report"),
         autoescape=True,  # by name it would skip .j2
@@ -147,15 +162,36 @@ def _law(verdict: Verdict) -> Markup | None:
     return None if one_sided else figures.draw_law(verdict)
 
 
+def _columns(verdict: Verdict) -> list[str]:
+    """Which column was read as which class, in words; empty if they were read as they come."""
+    given = verdict.columns or ()
+    named = [
+        f"class {c} from {'no column' if column < 0 else f'column {column}'}"
+        for c, column in enumerate(given[:MOST_COLUMNS])
+    ]
+    more = len(given) - MOST_COLUMNS
+    return [*named, f"and {more} more"] if more > 0 else named
+
+
 def _again(verdict: Verdict) -> str:
-    controls = ", controls=controls" if verdict.controls else ""
-    # Naming a reading counts as having tried all that were declared; a single look named none.
-    access = f", access={verdict.access!r}" if verdict.tried > 1 else ""
+    """Python code that gives the verdict again."""
+    options = [f"alpha={verdict.alpha}"]
+    if len(verdict.levels) == 1:  # naming a level costs as much as reading all that were declared
+        options.append(f"access={verdict.access!r}")
+    if "function" in verdict.channels:
+        options.append("data=data")
+    if "forward" in verdict.called:
+        options.append("forward=forward")
+    if any(one["origin"] == "claimant" for one in verdict.code["foreign"]):
+        options.append("code_from='claimant'")
+    if verdict.controls:
+        options.append("controls=controls")
+    if verdict.suspects > 1:
+        options.append(f"tried={verdict.suspects}")
     return (
         "import invgnn\n"
         'mark = invgnn.Watermark.load("your.mark", passphrase)\n'
-        f"print(invgnn.verify(suspect, mark, alpha={verdict.alpha}{access}, "
-        f"tried={verdict.tried}{controls}))"
+        f"print(invgnn.verify(suspect, mark, {', '.join(options)}))"
     )
 
 

@@ -54,7 +54,7 @@ class Outcome:
 
 
 def outcomes(rows: Sequence[Row], alpha: float = 1e-6) -> list[Outcome]:
-    """You get what the rows show, reading by reading."""
+    """Return what the rows show, reading by reading."""
     released, limit = _released(rows), -math.log2(alpha)
     made = [row for row in rows if row.kind != "released" and row.accuracy is not None]
     found = []
@@ -81,7 +81,7 @@ def write_stress(
     command: str = "",
     overwrite: bool = False,
 ) -> Path:
-    """You get a self-contained HTML page of a stress test at `path`, readable by you alone.
+    """Write a self-contained HTML page of a stress test at `path`, readable by you alone.
 
     rows     of `stress`, that of the released model among them
     key      of the mark: with a plain key evidence is none, and the page says so
@@ -102,7 +102,7 @@ def render(
     title: str = "Stress test",
     command: str = "",
 ) -> str:
-    """You get the page as text."""
+    """Return the page as text; the arguments are those of `write_stress`."""
     released = _released(rows)
     html = (
         environment()
@@ -127,7 +127,7 @@ def render(
 
 
 def draw_tradeoff(rows: Sequence[Row], access: str, alpha: float) -> Markup:
-    """You get evidence left against accuracy left: edits are dots, attacks diamonds, all numbered."""
+    """Return evidence left against accuracy left: edits are dots, attacks diamonds, all numbered."""
     placed = [
         (number, row, found)
         for number, row in enumerate(rows)

@@ -1,0 +1,328 @@
+"""What stands between an auditor and a suspect's weights: tensors, classes, hooks and functions.
+
+A verdict on weights is worth nothing if somebody's code answers in their place. So everything that a
+forward pass can read or run is listed, with its origin, and is part of the suspect's digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from invgnn import encoding
+from invgnn.errors import SuspectError
+from invgnn.forward import unwrap
+
+Origin = Literal["library", "auditor", "claimant"]
+"""Who wrote a piece of code: a known library, whoever verifies, or whoever claims the model."""
+
+LIBRARIES = ("torch", "torch_geometric", "invgnn")
+"""Packages whose installed code counts as the library's."""
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_propagate_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_edge_update_forward_hooks",
+    "_edge_update_forward_pre_hooks",
+)
+_CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x", "_cached_h")
+"""What PyG's convolutions keep of the last graph; they are emptied before every question."""
+_METHODS = ("forward", "__call__", "message", "message_and_aggregate", "aggregate", "update")
+_DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class Code:
+    """A piece of code that a forward pass runs.
+
+    Attributes:
+        what: `class`, `hook`, `override` (a method replaced on the object) or `function`.
+        name: Its qualified name, and for a hook the module it is attached to.
+        origin: Who wrote it.
+        source: SHA-256 of the file that defines it, or None where there is no file to read.
+    """
+
+    what: str
+    name: str
+    origin: Origin
+    source: str | None
+
+    def __str__(self) -> str:
+        digest = "no source file" if self.source is None else f"source {self.source[:12]}"
+        return f"{self.what} {self.name} ({self.origin}, {digest})"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything between an auditor and a suspect's weights.
+
+    Attributes:
+        tensors: Digest of every tensor that the modules hold, whether saved with the weights or not.
+        code: What runs, each once, foreign code first.
+        unsaved: Names of tensors that a weights file does not hold: non-persistent buffers and attributes.
+        unknown: Objects whose content could not be covered.
+    """
+
+    tensors: str
+    code: tuple[Code, ...]
+    unsaved: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def foreign(self) -> tuple[Code, ...]:
+        """Code of no known library."""
+        return tuple(one for one in self.code if one.origin != "library")
+
+    @property
+    def digest(self) -> str:
+        """Digest of the tensors, of the classes by name, and of all foreign code by name and source."""
+        parts = [[one.what, one.name, None if one.origin == "library" else one.source] for one in self.code]
+        return encoding.digest(
+            "invgnn/suspect/2", {"tensors": self.tensors, "code": sorted(parts, key=str)}
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return plain values for a verdict: foreign code in full, library code by package."""
+        packages = sorted({one.name.partition(".")[0] for one in self.code if one.origin == "library"})
+        return {
+            "libraries": packages,
+            "foreign": [asdict(one) for one in self.foreign],
+            "unsaved": list(self.unsaved),
+            "unknown": list(self.unknown),
+        }
+
+
+def trace(model: nn.Module, author: Origin = "auditor") -> Provenance:
+    """List what a forward pass of a model can read and run.
+
+    Args:
+        model: The suspect.
+        author: Who wrote what no known library did.
+
+    Returns:
+        The tensors' digest and the code. Code imported by foreign code is not followed: its file is.
+    """
+    found = _Walk(unwrap(model), author)
+    order = sorted(set(found.code), key=lambda one: (one.origin == "library", one.what, one.name))
+    return Provenance(
+        encoding.digest("invgnn/tensors/2", found.tensors),
+        tuple(order),
+        tuple(found.unsaved),
+        tuple(dict.fromkeys(found.unknown)),
+    )
+
+
+def trace_function(function: Callable[..., Any], author: Origin = "auditor") -> Code:
+    """Describe a function that stands between an auditor and a suspect."""
+    return Code("function", _name(function), author, source_digest(function))
+
+
+def digest_model(model: nn.Module) -> str:
+    """Return the digest of a model: every tensor that a forward pass can read, and the code it runs."""
+    return trace(model).digest
+
+
+def require_plain(architecture: nn.Module) -> None:
+    """Refuse an architecture that brings more than weights will replace.
+
+    Weights from a file go into it. What the file does not hold would answer in the name of the weights:
+    hooks of foreign code, methods replaced on the object, tensors that are not saved.
+
+    Raises:
+        SuspectError: If there is any of that.
+    """
+    found = trace(architecture)
+    active = [str(one) for one in found.foreign if one.what in {"hook", "override"}]
+    if active or found.unsaved:
+        raise SuspectError(
+            "the architecture brings what no weights file replaces: "
+            + "; ".join([*active, *found.unsaved]),
+            "build it fresh, without hooks, replaced methods, non-persistent buffers or tensor attributes, "
+            "or pass the finished model itself: then the verdict lists them",
+        )
+
+
+class _Walk:
+    """One walk over all modules of a model."""
+
+    def __init__(self, model: nn.Module, author: Origin) -> None:
+        self.author = author
+        self.tensors: dict[str, Any] = {}
+        self.code: list[Code] = []
+        self.unsaved: list[str] = []
+        self.unknown: list[str] = []
+        self._seen: set[int] = set()
+        self._enter(model, "")
+        for hook in _global_hooks():
+            self._add("hook", hook, "every module: ")
+
+    def _enter(self, model: nn.Module, at: str) -> None:
+        for name, part in model.named_modules(prefix=at):
+            if id(part) in self._seen:
+                continue
+            self._seen.add(id(part))
+            self._module(name, part)
+
+    def _module(self, name: str, part: nn.Module) -> None:
+        kind = type(part)
+        if parametrize.is_parametrized(part):  # torch makes a class of its own for each
+            kind = kind.__mro__[1]
+        self._class(kind)
+        for table in _HOOKS:
+            for hook in getattr(part, table, {}).values():
+                self._add("hook", hook, f"{name or 'the model'}: ")
+        for key, value in (*part._parameters.items(), *part._buffers.items()):
+            if value is not None:
+                self._tensor(_join(name, key), value)
+        self.unsaved += [
+            f"buffer {_join(name, key)}"
+            for key, value in part._buffers.items()
+            if value is not None and key in part._non_persistent_buffers_set
+        ]
+        for key, value in vars(part).items():
+            if key not in _PLAIN and key not in _CACHES:
+                self._attribute(_join(name, key), key, value, part, 0)
+
+    def _class(self, kind: type) -> None:
+        self._add("class", kind)
+        for method in _METHODS:  # but `propagate`, which PyG writes anew for every class
+            function = inspect.getattr_static(kind, method, None)
+            if inspect.isfunction(function) and not _is_library(function) and _is_library(kind):
+                self._add("override", function)  # a library's class whose method was replaced
+
+    def _attribute(self, name: str, key: str, value: Any, part: nn.Module, depth: int) -> None:
+        if isinstance(value, Tensor):
+            if not any(value is known for known in (*part._parameters.values(), *part._buffers.values())):
+                self._tensor(name, value)
+                self.unsaved.append(f"attribute {name}")
+        elif isinstance(value, nn.Module):
+            self._enter(value, name)
+        elif isinstance(value, np.ndarray):
+            self.tensors[name] = value if value.dtype.kind in "biufc" else None
+            self.unsaved.append(f"attribute {name}")
+        elif isinstance(value, Mapping | list | tuple | set | frozenset) and depth < _DEEPEST:
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for inner, each in items:
+                self._attribute(f"{name}[{inner}]", "", each, part, depth + 1)
+        elif callable(value) and not isinstance(value, type | weakref.ReferenceType):
+            if key in {*_METHODS, "propagate"}:
+                self._add("override", value)
+            elif not _is_library(value):
+                self._add("function", value)
+        elif not isinstance(value, _INERT) and not _is_library(type(value)):
+            self.unknown.append(f"{name}, a {type(value).__qualname__}")
+
+    def _tensor(self, name: str, value: Tensor) -> None:
+        self.tensors[name] = _bits(value)
+
+    def _add(self, what: str, thing: Any, where: str = "") -> None:
+        library = _is_library(thing)
+        source = None if library else source_digest(thing)
+        self.code.append(Code(what, where + _name(thing), "library" if library else self.author, source))
+
+
+_PLAIN = frozenset(vars(nn.Module())) | {"_modules"}
+_INERT = (
+    weakref.ReferenceType,
+    str,
+    bytes,
+    bool,
+    int,
+    float,
+    complex,
+    type,
+    type(None),
+    torch.dtype,
+    torch.device,
+)
+
+
+def _global_hooks() -> Iterator[Any]:
+    from torch.nn.modules import module
+
+    for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
+        yield from getattr(module, name, {}).values()
+
+
+def _join(name: str, key: str) -> str:
+    return f"{name}.{key}" if name else key
+
+
+def _bits(value: Tensor) -> dict[str, Any]:
+    """A tensor as plain values: its type by name, its shape and its bytes."""
+    if nn.parameter.is_lazy(value) or value.is_meta:
+        return {"dtype": str(value.dtype), "shape": None, "bytes": b""}
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    flat = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg().contiguous()
+    raw = flat.view(-1).view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return {"dtype": str(flat.dtype), "shape": list(flat.shape), "bytes": raw}
+
+
+def _name(thing: Any) -> str:
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{getattr(named, '__module__', None) or 'unknown'}.{named.__qualname__}"
+
+
+def _code_of(thing: Any) -> Any:
+    """The class or function that defines what a thing does."""
+    thing = getattr(thing, "__func__", thing)
+    thing = getattr(thing, "func", thing)  # a partial
+    return thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing)
+
+
+def _is_library(thing: Any) -> bool:
+    """Whether a class or function is what an installed library defines under its name."""
+    code = _code_of(thing)
+    module = getattr(code, "__module__", None) or ""
+    if module == "builtins":
+        return True
+    if module.partition(".")[0] not in LIBRARIES or module.startswith("torch._dynamo"):
+        return False
+    if inspect.isfunction(code):
+        file = _file_of(code)
+        return file is not None and any(file.is_relative_to(home) for home in _homes())
+    found: Any = sys.modules.get(module)  # a class, or written in C: what the library has under that name
+    for part in getattr(code, "__qualname__", "").split("."):
+        found = getattr(found, part, None)
+    return found is code
+
+
+@lru_cache(maxsize=1)
+def _homes() -> tuple[Path, ...]:
+    found = [getattr(sys.modules.get(name), "__file__", None) for name in LIBRARIES]
+    return tuple(Path(file).resolve().parent for file in found if file)
+
+
+def _file_of(code: Any) -> Path | None:
+    try:
+        file = inspect.getsourcefile(code)
+    except TypeError:
+        return None
+    path = None if file is None else Path(file)
+    return path.resolve() if path is not None and path.is_file() else None
+
+
+def source_digest(thing: Any) -> str | None:
+    """Return the SHA-256 of the file that defines a class or function; None if there is no such file."""
+    file = _file_of(_code_of(thing))
+    return None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,345 @@
+"""Break the core on purpose, one small change at a time, and count how often the tests notice.
+
+    make mutants                                              # 130 mutants of all core modules
+    .venv/bin/python tests/mutants.py --only null             # 130 of one module
+    .venv/bin/python tests/mutants.py --only null --list      # only name them
+    .venv/bin/python tests/mutants.py --sample 500 --seed 1
+
+A mutant is the package with one operator, constant, label or statement changed. The tests that `TABLE`
+gives for its module run against a private copy of the package, never against the checkout. It is killed if
+a test fails, the package no longer imports, or the tests take four times the computing time they should. A
+survivor is a gap in the tests, or changes nothing that can be seen; such a one goes into `IGNORED`, with a
+reason.
+
+Results go to benchmarks/results/mutants.csv as they come, and a second run goes on where the first stopped.
+`state` there is a digest of the module and its tests: once either changes, its mutants are tried again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import hashlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import binomtest
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = ("module", "line", "mutation", "result", "seconds", "state")
+PYTEST = ("-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+LEAST_SECONDS, SLOWER = 30, 4  # of the processor's time: others may be using the machine
+MEMORY = 8 << 20  # KiB that a mutant may allocate
+
+# Which tests should see a fault in a module, the quickest first; files that do not exist are left out.
+TABLE: Mapping[str, str] = {
+    "encoding": "encoding secret golden files",
+    "secret": "secret carriers golden",
+    "context": "context carriers reading bad_input golden watermark",
+    "graphs": "graphs lending invariants carriers golden bad_input",
+    "carriers": "carriers bad_input golden watermark",
+    "channel": "features golden channel",
+    "features": "features channel",
+    "inputs": "inputs features golden channel",
+    "reading": "reading query alignment bad_input",
+    "alignment": "alignment examine",
+    "query": "query reading examine verdict bad_input",
+    "null": "null laws verdict",
+    "ranks": "ranks null laws",
+    "examine": "examine verdict",
+    "verdict": "verdict examine bad_input channel",
+    "watermark": "watermark carriers reading joint golden bad_input files channel",
+    "files": "files secret golden",
+    "seal": "seal secret files golden",
+    "storage": "storage golden files watermark channel",
+    "lending": "lending carriers",
+    "invariants": "invariants carriers",
+    "joint": "joint watermark",
+    "checks": "checks bad_input reading verdict",
+    "wl": "wl carriers",
+}
+# Mutants that change nothing anybody could see: (module, mutation) and why.
+IGNORED: Mapping[tuple[str, str], str] = {
+    ("features", "min=0 → min=-1"): "eigenvalues below 0 are rounding: as NaN they are no features either",
+}
+
+COMPARED = {
+    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+}  # fmt: skip
+COMPUTED = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.MatMult: ast.Mult, ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+    ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One change of a module: where, what, and the source with it."""
+
+    module: str
+    line: int
+    mutation: str
+    source: Callable[[], str]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.module, str(self.line), self.mutation
+
+    def __str__(self) -> str:
+        return f"src/invgnn/{self.module}.py:{self.line}  {self.mutation}"
+
+
+def mutants(module: str, source: str) -> Iterator[Mutant]:
+    """Every mutant of a module."""
+    tree, met = ast.parse(source), Counter[tuple[int, str]]()
+    for holder, put, node, number in _sites(tree, False):
+        for other in _options(node, number):
+            before, after = ast.unparse(node), ast.unparse(other)
+            if isinstance(node, ast.Constant) and len(ast.unparse(holder)) < 100:  # 1 → 2 tells little
+                before, after = ast.unparse(holder), _swapped(put, node, other, holder)
+            change = f"{before.splitlines()[0]} → {after.splitlines()[0]}"
+            met[node.lineno, change] += 1
+            again = met[node.lineno, change]
+            change = change if again == 1 else f"{change} #{again}"
+            yield Mutant(module, node.lineno, change, partial(_swapped, put, node, other, tree))
+
+
+def _swapped(put: Callable, node: ast.AST, other: ast.AST, shown: ast.AST) -> str:
+    """How a part of a tree reads while something else stands in the place of a node."""
+    put(other)
+    text = ast.unparse(shown)
+    put(node)
+    return text
+
+
+def _sites(holder: ast.AST, number: bool) -> Iterator[tuple]:
+    """Nodes that may be replaced: what holds one, how to, itself, whether its function returns a number."""
+    if isinstance(holder, ast.FunctionDef):
+        number = holder.returns is not None and ast.unparse(holder.returns) in {"int", "float", "bool"}
+    for field, value in ast.iter_fields(holder):
+        if field in {"annotation", "returns", "decorator_list", "format_spec", "exc", "cause"}:
+            continue
+        puts = [(partial(setattr, holder, field), value)]
+        if isinstance(value, list):
+            puts = [(partial(value.__setitem__, index), node) for index, node in enumerate(value)]
+        for put, node in puts:
+            if isinstance(node, ast.AST) and not _silent(node):
+                yield holder, put, node, number
+                yield from _sites(node, number)
+
+
+def _silent(node: ast.AST) -> bool:
+    """Whether a part of the source only speaks to people or to type checkers."""
+    match node:
+        case ast.JoinedStr(values=parts):
+            return any(isinstance(part, ast.Constant) and " " in part.value for part in parts)
+        case ast.Call(func=ast.Name(id=name)):
+            return name in {"isinstance", "issubclass"} or name.endswith("Error")
+        case ast.Subscript(value=ast.Name(id=name)):
+            return name == "Literal"
+        case ast.AnnAssign(annotation=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name in {"TypeAlias", "__slots__"}
+        case ast.If(test=ast.Name(id=name)) | ast.FunctionDef(name=name):
+            return name in {"TYPE_CHECKING", "__repr__", "__str__"}
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _options(node: ast.AST, number: bool) -> Iterator[ast.AST]:
+    """What may stand in the place of a node."""
+    match node:
+        case ast.Compare(left, ops, comparators):
+            for i, op in enumerate(ops):
+                for other in COMPARED[type(op)]:
+                    yield ast.Compare(left, [*ops[:i], other(), *ops[i + 1 :]], comparators)
+        case ast.BinOp(left, op, right):
+            yield ast.BinOp(left, COMPUTED[type(op)](), right)
+        case ast.AugAssign(target, op, value):
+            yield from (ast.AugAssign(target, COMPUTED[type(op)](), value), ast.Pass())
+        case ast.BoolOp(op, values):
+            yield ast.BoolOp(COMPUTED[type(op)](), values)
+        case ast.UnaryOp(op=ast.Not() | ast.Invert() | ast.USub(), operand=operand):
+            yield operand
+        case ast.Constant(value):
+            yield from map(ast.Constant, _values(value))
+        case ast.Slice(lower, upper, step):
+            for by in (ast.Add(), ast.Sub()):
+                if lower is not None and not isinstance(lower, ast.Constant):
+                    yield ast.Slice(ast.BinOp(lower, by, ast.Constant(1)), upper, step)
+                if upper is not None and not isinstance(upper, ast.Constant):
+                    yield ast.Slice(lower, ast.BinOp(upper, by, ast.Constant(1)), step)
+        case ast.If(test, body, orelse) | ast.IfExp(test, body, orelse):
+            if not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp):
+                yield type(node)(ast.UnaryOp(ast.Not(), test), body, orelse)
+        case ast.Return(value) if value is not None:
+            nothing = ast.Constant(0 if number else None)
+            yield from () if ast.dump(value) == ast.dump(nothing) else (ast.Return(nothing),)
+        case ast.Expr(ast.Call()) | ast.Raise() | ast.Delete() | ast.Assert() | ast.Continue():
+            yield ast.Pass()
+
+
+def _values(value: object) -> list:
+    """Other constants: no tolerance, and of text only what has no spaces, a label and no message."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value - 1]
+    if isinstance(value, float):
+        return [2 * value] if abs(value) >= 1e-3 else [1.0] if value == 0 else []
+    if isinstance(value, str | bytes) and value and (" " if isinstance(value, str) else b" ") not in value:
+        return [value + ("x" if isinstance(value, str) else b"x")]
+    return []
+
+
+class Bench:
+    """A private copy of the package and its tests, to break and to mend."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.folder, self.package = folder, folder / "src" / "invgnn"
+        for part in ("src/invgnn", "tests"):
+            shutil.copytree(root / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for settings in root.glob("pyproject.toml"):
+            shutil.copy(settings, folder)
+        shared = root.parent / "shared" / "datasets"
+        data = {"INVGNN_DATA": str(shared)} if shared.is_dir() else {}
+        own = {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+        own["PYTHONDONTWRITEBYTECODE"] = (
+            "1"  # stale bytecode would hide a mutant of the same size and second
+        )
+        self.environment = {**data, **os.environ, **own}
+        found = self._run(["-c", "import invgnn; print(invgnn.__file__)"], 120)[1].strip()
+        if Path(found) != self.package / "__init__.py":
+            raise SystemExit(f"not the copy but another package is imported: {found}")
+
+    def test(self, module: str, source: str, tests: Sequence[str], limit: float) -> tuple[str, float, str]:
+        """Run tests on another source of a module: what became of it, the seconds, and what was said."""
+        path, began = self.package / f"{module}.py", time.perf_counter()
+        original = path.read_bytes()
+        path.write_text(source)
+        code, said = self._run([*PYTEST, *tests], limit)
+        path.write_bytes(original)
+        shutil.rmtree(self.folder / ".hypothesis", ignore_errors=True)
+        results = {0: "survived", None: "timeout", -signal.SIGXCPU: "timeout"}
+        return results.get(code, "killed"), time.perf_counter() - began, said
+
+    def _run(self, arguments: Sequence[str], limit: float) -> tuple[int | None, str]:
+        limits = f'ulimit -d {MEMORY}; ulimit -S -t {int(limit)}; exec "$@"'
+        limited = ["sh", "-c", limits, "sh", sys.executable, *arguments]
+        where = {"cwd": self.folder, "env": self.environment, "start_new_session": True}
+        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with subprocess.Popen(limited, **where, **said) as process:
+            try:
+                text = process.communicate(timeout=20 * limit)[0]  # for those that sleep
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started itself
+                return None, ""
+        return process.returncode, text
+
+
+def _computed() -> float:
+    """Seconds of the processor that finished children have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(root: Path, sample: Sequence[Mutant], tests: Mapping[str, Sequence[str]], jobs: int) -> Iterator:
+    """Try mutants, some at a time: each with its result and the seconds it took, as they come."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        benches: SimpleQueue[Bench] = SimpleQueue()
+        for number in range(jobs):
+            benches.put(Bench(root, Path(folder).resolve() / str(number)))
+
+        def attempt(module: str, source: str, limit: float) -> tuple[str, float, str]:
+            bench = benches.get()
+            found = bench.test(module, source, tests[module], limit)
+            benches.put(bench)
+            return found
+
+        limits = {}
+        for module in dict.fromkeys(mutant.module for mutant in sample):
+            source = (root / "src" / "invgnn" / f"{module}.py").read_text()
+            before = _computed()
+            result, _, said = attempt(module, ast.unparse(ast.parse(source)), 3600)
+            if result != "survived":
+                raise SystemExit(f"the tests of {module} fail without any mutant\n{said[-2000:]}")
+            limits[module] = max(LEAST_SECONDS, SLOWER * (_computed() - before))
+        tried = {pool.submit(attempt, m.module, m.source(), limits[m.module]): m for m in sample}
+        try:
+            for done in as_completed(tried):
+                yield tried[done], *done.result()[:2]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def main(argv: Sequence[str] | None = None, root: Path = ROOT, table: Mapping[str, str] = TABLE) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, default=130, help="how many mutants (130)")
+    parser.add_argument("--seed", type=int, default=0, help="which of them (0)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument("--only", metavar="MODULE", choices=[*table], help="those of one module")
+    parser.add_argument("--list", action="store_true", help="name them and stop")
+    options = parser.parse_args(argv)
+
+    sources, tests, states = {}, {}, {}
+    for module, names in table.items():
+        path, known = (
+            root / "src" / "invgnn" / f"{module}.py",
+            [f"tests/test_{n}.py" for n in names.split()],
+        )
+        tests[module] = [name for name in known if (root / name).exists()]
+        if path.exists() and tests[module]:
+            sources[module] = path.read_text()
+            held = [path.read_bytes(), *((root / name).read_bytes() for name in tests[module])]
+            states[module] = hashlib.sha256(b"\0".join(held)).hexdigest()[:12]
+    found = [m for module, text in sources.items() for m in mutants(module, text)]
+    found = [m for m in found if options.only in {None, m.module} and (m.module, m.mutation) not in IGNORED]
+    sample = [
+        found[i] for i in np.random.default_rng(options.seed).permutation(len(found))[: options.sample]
+    ]
+    if options.list:
+        print(*sorted(map(str, sample)), sep="\n")
+        return
+
+    path = root / "benchmarks" / "results" / "mutants.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+    rows = [row for row in rows if states.get(row["module"]) == row["state"]]
+    known = {(row["module"], row["line"], row["mutation"]): row["result"] for row in rows}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([COLUMNS, *(row.values() for row in rows)])
+        wanted = [m for m in sample if m.key not in known]
+        for m, result, seconds in run(root, wanted, tests, options.jobs) if wanted else ():
+            known[m.key] = result
+            writer.writerow([*m.key, result, f"{seconds:.1f}", states[m.module]])
+            file.flush()
+            print(f"{result:<8}  {m}", flush=True)
+
+    survivors = sorted(str(m) for m in sample if known[m.key] == "survived")
+    killed, total = len(sample) - len(survivors), len(sample)
+    low, high = binomtest(killed, total).proportion_ci(0.95, method="exact")
+    print(f"{killed} of {total} mutants killed, drawn from {len(found)}: {killed / total:.1%}")
+    print(f"95 % Clopper-Pearson interval: {low:.1%} to {high:.1%}")
+    for survivor in survivors:
+        print(f"survived  {survivor}")
+
+
+if __name__ == "__main__":
+    main()

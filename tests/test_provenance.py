@@ -1,0 +1,205 @@
+"""What stands between an auditor and the weights: every tensor and every piece of foreign code is named."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+from torch_geometric.nn import GAT, GINConv, global_mean_pool
+
+from invgnn.errors import SuspectError
+from invgnn.provenance import digest_model, require_plain, trace
+from invgnn.tasks import new_model
+from invgnn.verdict import verify
+
+
+class Own(nn.Module):
+    """A user's model, with all that such models keep."""
+
+    def __init__(self):
+        super().__init__()
+        mlp = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
+        self.conv, self.head = GINConv(mlp), nn.Linear(8, 2)
+
+    def forward(self, x, edge_index, batch):
+        return self.head(global_mean_pool(self.conv(x, edge_index).relu(), batch))
+
+
+def whisper(module, args):
+    return None
+
+
+@pytest.fixture
+def model():
+    return Own().eval()
+
+
+def test_library_models_bring_no_foreign_code(motifs):
+    for backbone in ("GIN", "GCN", "GraphSAGE"):
+        found = trace(new_model(motifs, backbone, 0, hidden_channels=8))
+        assert (found.foreign, found.unsaved, found.unknown) == ((), (), ())
+    assert trace(GAT(4, 8, 2, 2, norm="batch_norm", jk="cat")).foreign == ()
+    assert trace(nn.LSTM(3, 3)).foreign == ()
+    assert trace(parametrizations.weight_norm(nn.Linear(2, 2))).foreign == ()
+
+
+def test_a_class_of_the_users_is_named_with_its_source(model):
+    (code,) = trace(model).foreign
+    assert (code.what, code.origin) == ("class", "auditor")
+    assert code.name.endswith("test_provenance.Own")
+    assert len(code.source) == 64
+    assert trace(model, "claimant").foreign[0].origin == "claimant"
+
+
+def persistent(model):
+    model.register_buffer("kept", torch.ones(2))
+
+
+def unsaved(model):
+    model.register_buffer("tip", torch.ones(2), persistent=False)
+
+
+def attribute(model):
+    model.tip = torch.ones(2)
+
+
+def in_a_list(model):
+    model.tips = {"all": [torch.ones(2)]}
+
+
+def numpy_array(model):
+    model.tip = np.ones(2)
+
+
+def hidden_module(model):
+    model.held = (nn.Linear(2, 2),)
+
+
+def hook(model):
+    model.head.register_forward_pre_hook(whisper)
+
+
+def after_hook(model):
+    model.conv.register_forward_hook(lambda *_: None)
+
+
+def message_hook(model):
+    model.conv.register_message_forward_hook(lambda *_: None)
+
+
+def override(model):
+    model.head.forward = lambda rows: rows[:, :2]
+
+
+def function(model):
+    model.squash = lambda rows: rows
+
+
+def parametrised(model):
+    class Double(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    nn.utils.parametrize.register_parametrization(model.head, "weight", Double())
+
+
+CHANGES = [persistent, unsaved, attribute, in_a_list, numpy_array, hidden_module]
+CHANGES += [hook, after_hook, message_hook, override, function, parametrised]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__)
+def test_the_digest_covers_whatever_a_forward_pass_can_read_or_run(model, change):
+    before = digest_model(model)
+    assert digest_model(copy.deepcopy(model)) == before
+    change(model)
+    assert digest_model(model) != before
+
+
+def test_a_subclass_with_the_same_weights_has_another_digest(model):
+    class Knows(Own):
+        def forward(self, x, edge_index, batch):
+            return super().forward(x, edge_index, batch)
+
+    other = Knows().eval()
+    other.load_state_dict(model.state_dict())
+    assert trace(other).tensors == trace(model).tensors
+    assert digest_model(other) != digest_model(model)
+
+
+def test_a_value_that_is_read_changes_the_digest(model):
+    unsaved(model)
+    attribute_of = copy.deepcopy(model)
+    attribute_of.tip[0] = 7
+    assert digest_model(attribute_of) != digest_model(model)
+
+
+@pytest.mark.parametrize(
+    "change", [unsaved, attribute, in_a_list, numpy_array, hook, after_hook, message_hook, override]
+)
+def test_an_architecture_with_more_than_weights_is_refused(model, draw, tmp_path, change):
+    torch.save(model.state_dict(), tmp_path / "a.pt")
+    mark = draw(m=16)
+    plain = verify(tmp_path / "a.pt", mark, architecture=Own())
+    assert plain.digests["suspect"] == digest_model(model)
+    blank = Own()
+    change(blank)
+    with pytest.raises(SuspectError, match="no weights file replaces") as caught:
+        verify(tmp_path / "a.pt", mark, architecture=blank)
+    assert caught.value.advice
+    require_plain(Own())
+
+
+def test_hooks_for_every_module_are_seen(model):
+    before = digest_model(model)
+    handle = nn.modules.module.register_module_forward_pre_hook(whisper)
+    try:
+        assert digest_model(model) != before
+        assert any("every module" in one.name for one in trace(model).foreign)
+    finally:
+        handle.remove()
+    assert digest_model(model) == before
+
+
+def test_a_library_method_that_was_replaced_is_seen(model, monkeypatch):
+    before = digest_model(model)
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, rows: rows @ self.weight.T + self.bias)
+    assert any(one.what == "override" for one in trace(model).foreign)
+    assert digest_model(model) != before
+
+
+def test_a_class_that_only_claims_to_be_a_librarys_is_foreign(model):
+    class Linear(nn.Linear):
+        pass
+
+    Linear.__module__, Linear.__qualname__ = "torch.nn.modules.linear", "Linear"
+    model.head = Linear(8, 2)
+    assert len(trace(model).foreign) == 2
+
+
+def test_a_verdict_names_the_code_and_who_wrote_it(model, draw):
+    mark = draw(m=16)
+    model.head.register_forward_pre_hook(whisper)
+    verdict = verify(model, mark)
+    names = [(one["what"], one["origin"]) for one in verdict.code["foreign"]]
+    assert names == [("class", "auditor"), ("hook", "auditor")]
+    assert "whisper" in verdict.condition
+    assert "test_provenance.Own" in verdict.condition
+    other = verify(
+        model, mark, code_from="claimant", forward=lambda net, b: net(b.x, b.edge_index, b.batch)
+    )
+    assert {one["origin"] for one in other.code["foreign"]} == {"claimant"}
+    assert [one["what"] for one in other.code["foreign"]] == ["class", "hook", "function"]
+    assert other.called == "through a forward function given by the verifier"
+
+
+def test_caches_of_convolutions_are_no_part_of_a_model(web):
+    from torch_geometric.nn import GCNConv
+
+    conv = GCNConv(5, 2, cached=True)
+    before = digest_model(conv)
+    conv(web.graphs[0].x, web.graphs[0].edge_index)
+    assert digest_model(conv) == before
