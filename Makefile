@@ -85,7 +85,7 @@ forgers: venv  ## how far searching for carriers gets a forger (hours, resumable
 bench-scaling: venv  ## what each part costs further on, and two workers against one (five minutes, idle machine)
 	$(BIN)/python benchmarks/scaling.py --into docs/past-one-machine.md
 
-.PHONY: channel robustness robustness-figures owners stealth
+.PHONY: channel denials robustness robustness-figures owners stealth
 channel: venv  ## what the second channel leaves after distillation (an hour, resumable)
 	$(BIN)/python benchmarks/channel.py
 
@@ -93,6 +93,9 @@ robustness: venv  ## what edits and attacks leave of a mark (hours, resumable)
 	$(BIN)/python benchmarks/robustness.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
 	$(BIN)/python benchmarks/robustness.py --summary --into docs/robustness.md
+
+denials: venv  ## what whoever serves a copy can do at no cost (an hour, resumable)
+	$(BIN)/python benchmarks/robustness.py --denials
 
 robustness-figures: venv  ## the figures of docs/robustness.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py

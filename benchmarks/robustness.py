@@ -4,6 +4,7 @@
 
     --settings Cora/SGC Cora/GCN    only these      --changes prune KD-kill   names that start so
     --seeds 41                      only these      --rows FILE               another results file
+    --denials                       what whoever serves a copy can do at no cost, into denials.csv
 
 Models are trained once and kept in `INVGNN_CACHE`, by default in the machine's scratch folder.
 """
@@ -24,6 +25,7 @@ from robustness_tables import RELEASED, SETTINGS
 
 SEEDS = (41, 42, 43)
 PATH = trials.RESULTS / "robustness.csv"
+DENIALS = trials.RESULTS / "denials.csv"
 
 
 def grid(
@@ -35,7 +37,8 @@ def grid(
     """
     from released import names
 
-    chosen = [name for name in names() if not changes or name.startswith(tuple(changes))]
+    usual = [name for name in names() if name not in tables.DENIALS]
+    chosen = [name for name in names() if name.startswith(tuple(changes))] if changes else usual
     for seed in seeds:
         for part in ([RELEASED], [name for name in chosen if name != RELEASED]):
             for setting in settings:
@@ -73,8 +76,24 @@ def summary(path: Path = PATH) -> str:
         *_forgers(),
         *(f"\n### {setting}\n\n{tables.change_table(table, setting, changes)}" for setting in settings),
         f"\n{tables.effort(rows)}",
+        *_denials(),
     ]
     return "\n".join(parts)
+
+
+def _denials() -> list[str]:
+    """The table of what whoever serves a copy can do at no cost, once it is measured."""
+    if not DENIALS.exists():
+        return []
+    about = (
+        "What whoever serves a copy can do to it without losing accuracy (`make denials`, rows in "
+        "`benchmarks/results/denials.csv`; marks of format 2, so these models differ from those above). "
+        "Evidence in bits at `logits`, columns matched and paid for: median over three seeds (least). Of a "
+        "copy served as labels only the top class is left. *Refusal named*: the verdict is `inconclusive` "
+        "and gives the counts and Fisher's p."
+    )
+    shown = tables.denial_table(trials.read(DENIALS))
+    return [f"\n### Served in another form\n\n{about}\n\n{shown}"]
 
 
 def _forgers() -> list[str]:
@@ -92,7 +111,10 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--changes", nargs="+", default=())
     parser.add_argument("--rows", type=Path, default=PATH)
+    parser.add_argument("--denials", action="store_true")
     own, sys.argv[1:] = parser.parse_known_args()
+    if own.denials:
+        own.rows, own.changes = DENIALS, (RELEASED, "permute units", *tables.DENIALS)
     planned = grid(own.settings, own.seeds, own.changes)
     trials.main(__doc__, own.rows, trial, planned, partial(summary, own.rows))
 

@@ -25,9 +25,12 @@ FORMS = (
     *("serve log-odds of class 0", "serve log-odds of class 1", "serve log-probabilities"),
 )
 """Forms in which a served copy says everything that it knows, only otherwise."""
+LABELS = ("serve label names", "serve label numbers")
+REFUSALS = tuple(f"refuse carriers with {what}" for what in ("NaN", "an error", "a constant"))
+DENIALS = (IDLE, *FORMS, *LABELS, *REFUSALS)
+"""What whoever serves a copy does to it that costs nothing; their rows are in a file of their own."""
 HARD = [(change, access) for change in (*STEADY, GENTLE) for access in ACCESSES]
-HARD += [(HARSH, "embedding"), *((change, "logits") for change in (*SAME, *FORMS))]
-HARD += [(IDLE, access) for access in ACCESSES]
+HARD += [(HARSH, "embedding"), *((change, "logits") for change in SAME)]
 PAPER_WM_ACC = {"PROTEINS/GIN": 89.8, "NCI1/GIN": 97.8, "Cora/GCN": 98.9} | {
     "Cora/GraphSAGE": 98.5,
     "Cora/SGC": 98.6,
@@ -92,6 +95,24 @@ def refuses(table: Table, setting: str, change: str) -> bool:
     counts = [(re.search(r"refused (\d+) carriers, (\d+) others", r["note"]), r.get("m")) for r in rows]
     told = [Refusal(int(c[1]), int(c[2]), int(m), ORDINARY) for c, m in counts if c and m]
     return 0 < len(told) == len(rows) and all(one.log_p <= math.log(1e-6) for one in told)
+
+
+def denial_table(rows: Rows) -> str:
+    """What every denial leaves of a copy at its scores: medians over seeds, and the least."""
+    table, settings = index(rows), [s for s in SETTINGS if any(r["setting"] == s for r in rows)]
+    lines = [_line("served", *settings), _line("---", *["--:"] * len(settings))]
+    for change in (RELEASED, "permute units", *DENIALS):
+        if any((setting, change, "logits") in table for setting in settings):
+            lines.append(_line(change, *(_denial(table, setting, change) for setting in settings)))
+    return "\n".join(lines)
+
+
+def _denial(table: Table, setting: str, change: str) -> str:
+    found = evidence(table, setting, change, "logits")
+    if not found:
+        return "does not apply" if (setting, change, "logits") in table else ""
+    told = ", refusal named" if refuses(table, setting, change) else ""
+    return f"{median(found):.0f} ({min(found):.0f}){told}"
 
 
 def least_headroom(

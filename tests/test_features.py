@@ -105,7 +105,7 @@ def activations(batch, level, known=None):
 def fitted(batch, level, dimension):
     """What gives the features of other inputs: the largest singular values of what stays within 3 sigma."""
     raw, scales = activations(batch, level)
-    mean, spread = raw.mean(0), np.maximum(raw.std(0), 1e-12)
+    mean, spread = raw.mean(0), np.where(raw.std(0) < 1e-3, np.inf, raw.std(0))
     clipped = np.clip((raw - mean) / spread, -3, 3)
     _, sizes, axes = np.linalg.svd((clipped - clipped.mean(0)) / np.sqrt(len(raw)), full_matrices=False)
 
@@ -324,19 +324,19 @@ GOLDEN = {
     "signs": "34028e48f196b139",
     "biases": [0.82075125, -0.51830977, 0.46314728],
     "graph": {
-        "sizes": [21.143404, 18.048045, 16.163898, 2.0864317],
-        "first": [1.7330137, 0.0300756, 0.7570567, 0.3332306, 0.2933083, 1.2959797],
-        "inner": [12.050221, -1.8646581, -1.899209],
+        "sizes": [21.034615, 17.291871, 15.497573, 1.8164282],
+        "first": [1.6905509, 0.0806027, 0.7897280, 0.2855995, 0.3252670, 1.3755489],
+        "inner": [12.033403, -0.1518796, -2.1214055],
     },
     "node": {
-        "sizes": [12.186626, 11.654438, 7.6254344, 1.7817399],
-        "first": [1.0963339, 0.5001948, 0.5541867, 2.092252, 0.8844532, 1.5552937],
-        "inner": [8.9862067, -1.7610201, 1.2589292],
+        "sizes": [11.85471, 11.300999, 6.8869067, 1.6137226],
+        "first": [1.1819694, 0.3933209, 0.4327585, 2.1114053, 0.7179029, 1.6614862],
+        "inner": [10.571832, -2.5518073, 0.7369676],
     },
     "beyond": [0.5190396, 0.83287473, 0.60428993, -0.27847182],
     "follow": [-2.9328388, 1.5999071, 0.0018385478, -0.57373505],
-    "along": [-1.117749, 0.750373, 1.1831394],
+    "along": [-0.5408290, 0.3661192, 1.6779789],
     "format 1": {"along": [-0.5764458, 0.5019452, 0.9335953], "slack": 9.7785e-3, "unsure": 2.0**-30},
-    "format 2": {"along": [-0.0511467, 0.8154861, 0.7674042], "slack": 5.6475e-11, "unsure": 0.0},
-    "cosines": [0.7737239, 0.4437143],
+    "format 2": {"along": [0.3120001, 0.9415124, 0.8137080], "slack": 5.6475e-11, "unsure": 0.0},
+    "cosines": [0.8503835, 0.6954974],
 }

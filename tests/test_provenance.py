@@ -203,3 +203,124 @@ def test_caches_of_convolutions_are_no_part_of_a_model(web):
     before = digest_model(conv)
     conv(web.graphs[0].x, web.graphs[0].edge_index)
     assert digest_model(conv) == before
+
+
+# --- code that hides
+
+
+def turning(model):
+    """A class that turns into an innocent one while it answers."""
+
+    class Turns(type(model)):
+        def forward(self, x, edge_index, batch=None):
+            scores = super().forward(x, edge_index, batch)
+            self.__class__ = type(model)
+            return scores
+
+    model.__class__ = Turns
+
+
+def load_hook(model):
+    model.register_load_state_dict_post_hook(lambda module, keys: None)
+
+
+def fake_parametrisation(model):
+    class Fake(type(model)):
+        parametrizations = nn.ModuleDict({"a": nn.Identity()})
+
+    model.__class__ = Fake
+
+
+def stateful_partial(model):
+    from functools import partial
+
+    model.squash = partial(torch.nn.functional.l1_loss, target=torch.ones(1), reduction="none")
+
+
+def bound_method(model):
+    model.__dict__["_drop"] = nn.Sequential(nn.Linear(8, 8)).forward
+
+
+def tensor_subclass(model):
+    class Knowing(nn.Parameter):
+        pass
+
+    name, held = next(iter(model.head.named_parameters()))
+    setattr(model.head, name, Knowing(held.detach().clone()))
+
+
+def another_setting(model):
+    model.convs[0].nn.norms[0].module.eps = 3.0
+
+
+HIDING = [turning, load_hook, fake_parametrisation, stateful_partial, bound_method, tensor_subclass]
+
+
+@pytest.mark.parametrize("hide", [*HIDING, another_setting], ids=lambda one: one.__name__)
+def test_nothing_hides_under_the_honest_digest(motifs, draw, hide):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    before = digest_model(model)
+    hide(model)
+    assert digest_model(model) != before
+    if hide is another_setting:
+        return
+    assert trace(model).foreign
+    verdict = verify(model, draw(m=16), code_from="claimant")
+    assert verdict.digests["suspect"] != before
+    assert verdict.code["foreign"]
+
+
+def test_a_suspect_that_changes_while_it_is_asked_is_never_owned(motifs):
+    """Weights that answer are not the weights that are shown afterwards."""
+    from invgnn.secret import Secret
+    from invgnn.training import train
+    from invgnn.watermark import Watermark
+
+    mark = Watermark.draw(Secret(b"p" * 32), motifs.data)
+    model = new_model(motifs, "GIN", 1)
+    train(model, motifs, mark, epochs=40)
+    assert verify(model, mark).status == "owned"
+
+    class Sheds(type(model)):
+        def forward(self, x, edge_index, batch=None):
+            scores = super().forward(x, edge_index, batch)
+            with torch.no_grad():
+                self.head.weight.mul_(0.5)
+            return scores
+
+    model.__class__ = Sheds
+    verdict = verify(model, mark)
+    assert verdict.status == "inconclusive"
+    assert "changed while it was asked" in verdict.reasons[0]
+
+
+def test_a_wrapper_of_another_class_is_not_unwrapped(motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+
+    class TwoFaced(nn.DataParallel):
+        pass
+
+    assert digest_model(nn.DataParallel(model)) == digest_model(model)
+    assert digest_model(TwoFaced(model)) != digest_model(model)
+
+
+def test_scripted_code_is_foreign():
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.lin(x)
+
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
+        scripted = torch.jit.script(Plain())
+    assert all(one.origin == "auditor" for one in trace(scripted).code)
+    assert len(trace(scripted).foreign) == 2
+
+
+def test_what_serves_a_model_is_no_part_of_the_library(motifs):
+    from invgnn.attacks import Serve
+
+    served = Serve(digits=2)(new_model(motifs, "GIN", 0, hidden_channels=8), motifs)
+    assert any("Endpoint" in one.name for one in trace(served).foreign)

@@ -503,3 +503,24 @@ def test_carriers_without_features_need_a_model_without(rings):
     with pytest.raises(SuspectError):
         mark.read(GIN(3, 4, 2, 2))
     assert mark.read(lambda batch: torch.bincount(batch.batch)[:, None] - 11.5).carriers.shape == (8,)
+
+
+def test_a_mark_changed_in_memory_is_judged_anew(draw, motifs):
+    """Whoever judges derives everything from what the mark holds now, not from what it once derived."""
+    mark, model = draw(m=128, key="plain", access="logits"), new_model(motifs, "GIN", 0, hidden_channels=8)
+    plain = mark.bits.tolist()
+    answers = mark.read(model).carriers
+    mark.context["key"] = "keyed"
+    verdict = verify(model, mark, with_answers=True)
+    assert list(verdict.bits) != plain
+    assert verdict.digests["mark"] != mark.digest  # which was derived before
+    assert list(verdict.answers) != answers.tolist() or verdict.evidence_bits < 40
+
+
+def test_format_1_keeps_no_labels(draw):
+    old = draw(m=16).context | {"format": 1}
+    del old["classes"]
+    mark = draw(m=16)
+    with pytest.raises(ParameterError, match="binds no labels"):
+        replace(mark, context=old)
+    assert replace(mark, context=old, labels=None).format == 1

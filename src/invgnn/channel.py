@@ -141,7 +141,7 @@ class Channel:
         linear algebra signs or turns them.
         """
         inputs = Inputs.of(data)
-        features = Features.fit(next(inputs.batches(None)), inputs.level, dimension)
+        features = Features.fit(next(inputs.batches(None)), inputs.level, dimension, version)
         axes = features.axes.numpy()
         drawn = _gaussians_1(stream, len(axes)) if version == 1 else gaussians(stream, len(axes))
         shadow = axes.T @ drawn

@@ -11,13 +11,12 @@ from invgnn.carriers import Sampler
 from invgnn.checks import check_choice, check_number, check_whole
 from invgnn.errors import ParameterError
 from invgnn.invariants import find_invariant
-from invgnn.reading import Reading
+from invgnn.reading import MOST_CLASSES, Reading
 
 FORMAT = 2
 """The format that marks are drawn in. Format 1 knew no labels and tied directions to a model's width."""
 LEVELS = ("graph", "node")
 LEAST_FEATURES, MOST_FEATURES = null.LEAST_DIMENSION, 4096
-MOST_CLASSES = 65_536
 MOST_M = 4096
 MOST_ORDINARY = 65_536
 _NAMES = {"format", "m", "key", "invariant", "gap", "sampler", "level", "reference"}

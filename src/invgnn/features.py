@@ -18,6 +18,8 @@ from invgnn.secret import public_stream
 WIDTH, LAYERS, NETS = 128, 3, 2
 CLIP = 3.0
 """In standard deviations: a few huge graphs must not be all that the features see."""
+FLAT = 1e-3
+"""Units with a smaller standard deviation are left out of the features (not in format 1)."""
 LEAST = 1e-4
 """Directions with less than this share of the largest spread are rounding, not features."""
 
@@ -34,13 +36,15 @@ class Features:
     sizes: Tensor
 
     @classmethod
-    def fit(cls, batch: Any, level: str, dimension: int) -> Features:
+    def fit(cls, batch: Any, level: str, dimension: int, version: int = 2) -> Features:
         """Fit to the inputs of a task: the graphs of a batch, or the nodes of one graph.
 
         Deterministic and blind: nothing but the inputs goes in, no label and no secret.
         """
         raw, scales = _activations(batch, level, None)
-        mean, spread = raw.mean(0), raw.std(0, unbiased=False).clamp(min=1e-12)
+        mean, spread = raw.mean(0), raw.std(0, unbiased=False)
+        # A unit that hardly moves shows rounding, which differs from machine to machine: it counts nothing.
+        spread = spread.clamp(min=1e-12) if version == 1 else spread.where(spread >= FLAT, torch.inf)
         clipped = ((raw - mean) / spread).clamp(-CLIP, CLIP)
         centred = clipped - clipped.mean(0)
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))

@@ -123,9 +123,10 @@ def _require_weights(parts: Sequence[nn.Module]) -> None:
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own module inside a data-parallel wrapper."""
+    """Return the module inside a data-parallel wrapper of torch's; a class derived from one is none."""
     parallel = (nn.parallel.DistributedDataParallel, nn.DataParallel)
-    return model.module if isinstance(model, parallel) else model
+    inner = model.module if type(model) in parallel else model
+    return inner if isinstance(inner, nn.Module) else model
 
 
 @lru_cache(maxsize=256)

@@ -85,15 +85,18 @@ def _record(graph: Any) -> dict[str, Any]:
 
 
 def _named(name: Any) -> str:
-    if isinstance(name, str) and name.isidentifier() and name.isascii():
-        return name
+    plain = isinstance(name, str) and name.isidentifier() and name.isascii()
+    if plain and not name.startswith("_") and name != "self":
+        return str(name)
     raise DataError(
-        "the inputs hold an attribute whose name is not an ASCII identifier",
-        "rename it: names are letters, digits and underscores",
+        "the inputs hold an attribute whose name is not an ASCII identifier, or is reserved",
+        "rename it: names are letters, digits and underscores, and start with a letter",
     )
 
 
 def _value(name: str, value: Any) -> Any:
+    if name == "num_nodes" and type(value) is not int:
+        raise DataError(f"num_nodes is a {type(value).__name__}", "set it to a whole number, or not at all")
     if isinstance(value, Tensor) and value.layout == torch.strided:
         dense = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg().contiguous()
         other, kind = _AS_INTEGERS.get(dense.dtype, (dense.dtype, ""))

@@ -6,13 +6,14 @@ forward pass can read or run is listed, with its origin, and is part of the susp
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch_geometric.inspector import Inspector
 
 from invgnn import encoding
 from invgnn.errors import SuspectError
@@ -28,8 +30,8 @@ from invgnn.forward import unwrap
 Origin = Literal["library", "auditor", "claimant"]
 """Who wrote a piece of code: a known library, whoever verifies, or whoever claims the model."""
 
-LIBRARIES = ("torch", "torch_geometric", "invgnn")
-"""Packages whose installed code counts as the library's."""
+LIBRARIES = ("torch", "torch_geometric", "invgnn.models", "invgnn.perception")
+"""Packages and modules whose installed code counts as the library's: of ours, what models are made of."""
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -43,10 +45,15 @@ _HOOKS = (
     "_message_and_aggregate_forward_pre_hooks",
     "_edge_update_forward_hooks",
     "_edge_update_forward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
 )
 _CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x", "_cached_h")
 """What PyG's convolutions keep of the last graph; they are emptied before every question."""
 _METHODS = ("forward", "__call__", "message", "message_and_aggregate", "aggregate", "update")
+_SCALARS = (bool, int, float, str, bytes, type(None))
 _DEEPEST = 8
 
 
@@ -77,12 +84,14 @@ class Provenance:
 
     Attributes:
         tensors: Digest of every tensor that the modules hold, whether saved with the weights or not.
+        settings: Digest of plain values that they hold: numbers, texts and the like.
         code: What runs, each once, foreign code first.
         unsaved: Names of tensors that a weights file does not hold: non-persistent buffers and attributes.
         unknown: Objects whose content could not be covered.
     """
 
     tensors: str
+    settings: str
     code: tuple[Code, ...]
     unsaved: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -94,10 +103,11 @@ class Provenance:
 
     @property
     def digest(self) -> str:
-        """Digest of the tensors, of the classes by name, and of all foreign code by name and source."""
+        """Digest of tensors and settings, of classes by name, and of foreign code by name and source."""
         parts = [[one.what, one.name, None if one.origin == "library" else one.source] for one in self.code]
         return encoding.digest(
-            "invgnn/suspect/2", {"tensors": self.tensors, "code": sorted(parts, key=str)}
+            "invgnn/suspect/2",
+            {"tensors": self.tensors, "settings": self.settings, "code": sorted(parts, key=str)},
         )
 
     def record(self) -> dict[str, Any]:
@@ -125,6 +135,7 @@ def trace(model: nn.Module, author: Origin = "auditor") -> Provenance:
     order = sorted(set(found.code), key=lambda one: (one.origin == "library", one.what, one.name))
     return Provenance(
         encoding.digest("invgnn/tensors/2", found.tensors),
+        encoding.digest("invgnn/settings/2", found.settings),
         tuple(order),
         tuple(found.unsaved),
         tuple(dict.fromkeys(found.unknown)),
@@ -151,7 +162,7 @@ def require_plain(architecture: nn.Module) -> None:
         SuspectError: If there is any of that.
     """
     found = trace(architecture)
-    active = [str(one) for one in found.foreign if one.what in {"hook", "override"}]
+    active = [str(one) for one in found.foreign if one.what in {"hook", "override", "function"}]
     if active or found.unsaved:
         raise SuspectError(
             "the architecture brings what no weights file replaces: "
@@ -162,11 +173,12 @@ def require_plain(architecture: nn.Module) -> None:
 
 
 class _Walk:
-    """One walk over all modules of a model."""
+    """One walk over all modules of a model, and over whatever they hold."""
 
     def __init__(self, model: nn.Module, author: Origin) -> None:
         self.author = author
         self.tensors: dict[str, Any] = {}
+        self.settings: dict[str, str] = {}
         self.code: list[Code] = []
         self.unsaved: list[str] = []
         self.unknown: list[str] = []
@@ -177,18 +189,21 @@ class _Walk:
 
     def _enter(self, model: nn.Module, at: str) -> None:
         for name, part in model.named_modules(prefix=at):
-            if id(part) in self._seen:
-                continue
-            self._seen.add(id(part))
-            self._module(name, part)
+            if id(part) not in self._seen:
+                self._seen.add(id(part))
+                self._module(name, part)
 
     def _module(self, name: str, part: nn.Module) -> None:
-        kind = type(part)
-        if parametrize.is_parametrized(part):  # torch makes a class of its own for each
-            kind = kind.__mro__[1]
+        if isinstance(part, torch.jit.ScriptModule):  # whatever was compiled, behind a class of torch's
+            self.code.append(Code("class", f"scripted {part.original_name}", self.author, None))
+            for key, value in (*part.named_parameters(name, False), *part.named_buffers(name, False)):
+                self._tensor(key, value)
+            return
+        kind = _torch_made(part) or type(part)
         self._class(kind)
         for table in _HOOKS:
-            for hook in getattr(part, table, {}).values():
+            held = getattr(part, table, {})
+            for hook in held.values() if isinstance(held, Mapping) else held:
                 self._add("hook", hook, f"{name or 'the model'}: ")
         for key, value in (*part._parameters.items(), *part._buffers.items()):
             if value is not None:
@@ -199,8 +214,11 @@ class _Walk:
             if value is not None and key in part._non_persistent_buffers_set
         ]
         for key, value in vars(part).items():
-            if key not in _PLAIN and key not in _CACHES:
-                self._attribute(_join(name, key), key, value, part, 0)
+            if key in _PLAIN or key in _CACHES or type(value) is Inspector:
+                continue
+            if inspect.isfunction(inspect.getattr_static(kind, key, None)):
+                self._foreign("override", value, f"{name or 'the model'}.{key}: ")
+            self._value(_join(name, key), value, part, 0)
 
     def _class(self, kind: type) -> None:
         self._add("class", kind)
@@ -209,7 +227,8 @@ class _Walk:
             if inspect.isfunction(function) and not _is_library(function) and _is_library(kind):
                 self._add("override", function)  # a library's class whose method was replaced
 
-    def _attribute(self, name: str, key: str, value: Any, part: nn.Module, depth: int) -> None:
+    def _value(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
+        """What a module holds beside parameters, buffers and modules, and what that holds."""
         if isinstance(value, Tensor):
             if not any(value is known for known in (*part._parameters.values(), *part._buffers.values())):
                 self._tensor(name, value)
@@ -217,22 +236,57 @@ class _Walk:
         elif isinstance(value, nn.Module):
             self._enter(value, name)
         elif isinstance(value, np.ndarray):
-            self.tensors[name] = value if value.dtype.kind in "biufc" else None
+            self.tensors[name] = value if value.dtype.kind in "biufc" else repr(value.tolist())
             self.unsaved.append(f"attribute {name}")
-        elif isinstance(value, Mapping | list | tuple | set | frozenset) and depth < _DEEPEST:
-            items = value.items() if isinstance(value, Mapping) else enumerate(value)
-            for inner, each in items:
-                self._attribute(f"{name}[{inner}]", "", each, part, depth + 1)
-        elif callable(value) and not isinstance(value, type | weakref.ReferenceType):
-            if key in {*_METHODS, "propagate"}:
-                self._add("override", value)
-            elif not _is_library(value):
-                self._add("function", value)
-        elif not isinstance(value, _INERT) and not _is_library(type(value)):
-            self.unknown.append(f"{name}, a {type(value).__qualname__}")
+        elif type(value) in _SCALARS or isinstance(value, _INERT):
+            self.settings[name] = repr(value)
+        elif isinstance(value, type):
+            self._add("class", value)
+        elif depth >= _DEEPEST or id(value) in self._seen:
+            if depth >= _DEEPEST:
+                self.unknown.append(f"{name}, nested too deeply")
+        else:
+            self._seen.add(id(value))
+            self._keep.append(value)
+            self._object(name, value, part, depth + 1)
+
+    @cached_property
+    def _keep(self) -> list[Any]:
+        """Objects that were looked at, so that no other object gets their id meanwhile."""
+        return []
+
+    def _object(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
+        """A container, a callable or any other object."""
+        if isinstance(value, functools.partial):
+            self._foreign("function", value.func, f"partial of {name}: ")
+            held: Any = {"args": value.args, "keywords": value.keywords}
+        elif inspect.ismethod(value):
+            self._foreign("function", value, f"{name}: ")
+            held = {"self": value.__self__}
+        elif inspect.isroutine(value):
+            if not _is_library(value):
+                self._foreign("function", value, f"{name}: ")
+            return
+        elif isinstance(value, Mapping):
+            held = value
+        elif isinstance(value, list | tuple | set | frozenset):
+            held = dict(enumerate(value))
+        else:
+            if not _is_library(type(value)):
+                self._foreign("class", type(value), f"{name}: ")
+            held = getattr(value, "__dict__", None)
+            if held is None:
+                self.unknown.append(f"{name}, a {type(value).__qualname__}")
+        for key, inner in (held or {}).items():
+            self._value(f"{name}[{key}]", inner, part, depth)
 
     def _tensor(self, name: str, value: Tensor) -> None:
+        if type(value) not in _TENSORS:
+            self._add("class", type(value), f"{name}: ")  # a tensor that brings code of its own
         self.tensors[name] = _bits(value)
+
+    def _foreign(self, what: str, thing: Any, where: str) -> None:
+        self.code.append(Code(what, where + _name(thing), self.author, source_digest(thing)))
 
     def _add(self, what: str, thing: Any, where: str = "") -> None:
         library = _is_library(thing)
@@ -240,20 +294,27 @@ class _Walk:
         self.code.append(Code(what, where + _name(thing), "library" if library else self.author, source))
 
 
+def _torch_made(part: nn.Module) -> type | None:
+    """The class that torch derived a parametrised module's own class from; None for any other module.
+
+    `torch.nn.utils.parametrize` gives each such module a class with a property per tensor and nothing else.
+    """
+    kind, held = type(part), part._modules.get("parametrizations")
+    if (
+        kind.__module__ != parametrize.__name__
+        or type(held) is not nn.ModuleDict
+        or len(kind.__bases__) != 1
+    ):
+        return None
+    made = {key: value for key, value in vars(kind).items() if key not in {"__module__", "__doc__"}}
+    functions = [one.fget if isinstance(one, property) else one for one in made.values()]
+    sound = set(made) <= {*held, "__getstate__", "__deepcopy__"} and all(map(_is_library, functions))
+    return kind.__bases__[0] if sound else None
+
+
+_TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
 _PLAIN = frozenset(vars(nn.Module())) | {"_modules"}
-_INERT = (
-    weakref.ReferenceType,
-    str,
-    bytes,
-    bool,
-    int,
-    float,
-    complex,
-    type,
-    type(None),
-    torch.dtype,
-    torch.device,
-)
+_INERT = (weakref.ReferenceType, torch.dtype, torch.device, torch.Size, slice, range, complex)
 
 
 def _global_hooks() -> Iterator[Any]:
@@ -286,7 +347,6 @@ def _name(thing: Any) -> str:
 def _code_of(thing: Any) -> Any:
     """The class or function that defines what a thing does."""
     thing = getattr(thing, "__func__", thing)
-    thing = getattr(thing, "func", thing)  # a partial
     return thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing)
 
 
@@ -296,7 +356,7 @@ def _is_library(thing: Any) -> bool:
     module = getattr(code, "__module__", None) or ""
     if module == "builtins":
         return True
-    if module.partition(".")[0] not in LIBRARIES or module.startswith("torch._dynamo"):
+    if not any(module == name or module.startswith(f"{name}.") for name in LIBRARIES):
         return False
     if inspect.isfunction(code):
         file = _file_of(code)
@@ -309,8 +369,10 @@ def _is_library(thing: Any) -> bool:
 
 @lru_cache(maxsize=1)
 def _homes() -> tuple[Path, ...]:
+    """Where the libraries are: folders of packages, files of single modules."""
     found = [getattr(sys.modules.get(name), "__file__", None) for name in LIBRARIES]
-    return tuple(Path(file).resolve().parent for file in found if file)
+    paths = [Path(file).resolve() for file in found if file]
+    return tuple(path.parent if path.name == "__init__.py" else path for path in paths)
 
 
 def _file_of(code: Any) -> Path | None:

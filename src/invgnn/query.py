@@ -299,7 +299,7 @@ class _Caller:
         self.like = weight_of(suspect) if isinstance(suspect, nn.Module) else None
         if not isinstance(suspect, nn.Module) and self.layer is not None:
             self._hide(lambda name: f"a function gives scores only, so it cannot be read at {name!r}")
-        if "perception" in self.hidden:
+        if "perception" in self.hidden - self.failures.keys():
             try:
                 head_of(suspect)
             except SuspectError as error:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp import is_autocast_available
 
-from invgnn.checks import check_choice
+from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError, SuspectError
 
 Access = Literal["perception", "embedding", "logits", "labels"]
@@ -21,6 +21,7 @@ Feature = Literal["projection", "confidence"]
 
 LAYER = re.compile(r"[\w.\-]{1,200}(:\w{0,8})?")
 """Names of modules; they stand in verdicts and pages, so nothing else is let through."""
+MOST_CLASSES = 65_536
 PROBABILITY_FLOOR = 1e-6
 PERCENT = 100.0
 ROUNDING = 0.02
@@ -61,8 +62,8 @@ class Reading:
             raise ParameterError(
                 f"unknown side of the layer {self.layer!r}", "write 'name' (its output) or 'name:in'"
             )
-        if self.classes is not None and type(self.classes) is not int:
-            raise ParameterError(f"classes={self.classes!r} is not a whole number", "use an int")
+        if self.classes is not None:
+            check_whole("classes", self.classes, 1, MOST_CLASSES)
         if self.access == "labels" and (self.classes is None or self.classes < 2):
             raise ParameterError(
                 f"labels of {self.classes or 'how many'} classes cannot be read",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from invgnn.channel import Channel, Lean
 from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError
 from invgnn.examine import Finding, Level, examine
-from invgnn.forward import Forward
+from invgnn.forward import Forward, unwrap
 from invgnn.models import load_model
 from invgnn.provenance import Code, Origin, digest_model, require_plain, trace, trace_function
 from invgnn.query import Suspect
@@ -199,14 +199,16 @@ def verify(
     null.check_alpha(alpha)
     check_choice("code_from", code_from, ("auditor", "claimant"))
     check_whole("tried", tried, 1, 2**62)
+    mark = mark.fresh()
     suspect = _opened(suspect, architecture)
+    between = _between(suspect, forward or mark.forward, code_from)
     channel = _second_channel(mark, data)
     found = examine(mark, suspect, access=access, channel=channel, forward=forward)
     others = [_opened(control, architecture) for control in controls]
     tests = [examine(mark, one, access=access, channel=channel, forward=forward) for one in others]
     law, log_p, tau, level = _law(mark, found, tests, alpha)
     paid = tried * found.tests
-    between = _between(suspect, forward or mark.forward, code_from)
+    between = between.checked(_between(suspect, forward or mark.forward, code_from))
     status, reasons = _decide(found, mark, log_p, alpha, tried, tests)
     if status == "owned" and between.blocked:
         status, reasons = "inconclusive", [between.blocked, *reasons]
@@ -308,7 +310,7 @@ MODELS_CONDITION = (
 
 def _opened(suspect: Suspect | str | Path, architecture: nn.Module | None) -> Suspect:
     if not isinstance(suspect, str | Path):
-        return suspect
+        return unwrap(suspect) if isinstance(suspect, nn.Module) else suspect
     if architecture is not None:
         require_plain(architecture)
     return load_model(suspect, architecture)
@@ -335,6 +337,15 @@ class _Between:
     digest: str
     weights: str
     blocked: str = ""
+
+    def checked(self, after: _Between) -> _Between:
+        """Compare with what stands there once the suspect has answered."""
+        if (self.weights, self.record) == (after.weights, after.record):
+            return self
+        changed = (
+            "the suspect's weights or code changed while it was asked, so they did not give the answers"
+        )
+        return replace(self, blocked=changed)
 
 
 def _between(suspect: Suspect, forward: Forward | None, author: Origin) -> _Between:
@@ -400,7 +411,7 @@ def _decide(
     if found.constant and not hidden and found.lean is None:
         return "inconclusive", ["the suspect answers the same on every carrier: nothing to read"]
     if mark.context["key"] == "plain":
-        return _decide_plain(log_p, limit, len(tests), found.tests)
+        return _decide_plain(log_p, limit, _readable(tests, found), found.tests)
     verified = sum(test.log_p <= null.log_level(alpha) for test in tests)
     if verified:
         return "inconclusive", [f"{verified} of {len(tests)} unmarked controls verify as well"]
@@ -432,6 +443,12 @@ def _hidden(found: Finding, limit: float) -> str:
         f"{refusal.ordinary} of {refusal.asked_ordinary} ordinary inputs (p = "
         f"{ceil_p(null.log10_of(refusal.log_p))} if it did not tell them apart): the rest cannot be read"
     )
+
+
+def _readable(tests: list[Finding], found: Finding) -> int:
+    """How many controls could be read at every level at which the suspect was."""
+    read = [place for place, level in enumerate(found.levels) if level.evidence is not None]
+    return sum(all(test.levels[place].evidence is not None for place in read) for test in tests)
 
 
 def _decide_plain(log_p: float, limit: float, controls: int, tests: int) -> tuple[Status, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,8 @@ class Watermark:
     def _check_labels(self) -> None:
         if self.labels is None:
             return
+        if self.format == 1:
+            raise ParameterError("format 1 binds no labels, so it keeps none", "draw the mark anew")
         rows = len(self.ordinary) if self.context["level"] == "graph" else self.ordinary.num_nodes
         known = np.asarray(self.labels)
         if known.shape != (rows,) or known.dtype != np.int64:
@@ -557,6 +560,10 @@ class Watermark:
             why = f"{path} holds no sound mark: {str(error)[:400]}"
             raise FileError(why, "Use another copy of it.") from None
         return mark
+
+    def fresh(self) -> Watermark:
+        """Return the same mark with nothing derived yet: whoever judges derives everything himself."""
+        return replace(self, context=copy.deepcopy(self.context))
 
     def replace(self, **changes: Any) -> Watermark:
         """The same mark with another recipe or another way to call the model."""
