@@ -51,7 +51,8 @@ def test_enough_suspects_were_read():
     assert len({m[0] for m in unmarked}) >= 4  # two tasks, two backbones
     assert len(models) - len(unmarked) >= 5
     assert all(int(r["derivations"]) >= 200 and int(r["draws"]) >= 10_000 for r in kept)
-    assert {r["access"] for r in kept} == {"perception", "embedding", "logits", "labels"}
+    levels = {"perception", "embedding", "logits", "labels", "score channel"}
+    assert {r["access"] for r in kept} == levels | {"all levels", "all levels, columns shuffled"}
 
 
 @pytest.mark.parametrize("level", ["0.1", "0.01", "0.001"])

@@ -196,8 +196,8 @@ class _Walk:
     def _module(self, name: str, part: nn.Module) -> None:
         if isinstance(part, torch.jit.ScriptModule):  # whatever was compiled, behind a class of torch's
             self.code.append(Code("class", f"scripted {part.original_name}", self.author, None))
-            for key, value in (*part.named_parameters(name, False), *part.named_buffers(name, False)):
-                self._tensor(key, value)
+            for key, tensor in (*part.named_parameters(name, False), *part.named_buffers(name, False)):
+                self._tensor(key, tensor)
             return
         kind = _torch_made(part) or type(part)
         self._class(kind)

@@ -338,18 +338,11 @@ class Watermark:
     ) -> Replies:
         """Ask a suspect about carriers and ordinary inputs, in the secret's order, once for all readings.
 
-        The questions are decoded from the bytes that the bits are bound to, anew for every suspect.
+        The questions are decoded from the bytes that the bits are bound to; every suspect gets copies.
         """
-        order, asked = self._order, decoded(self._questions)
-        questions = Graphs.concat([asked["carriers"], asked["ordinary"]])
-        known = asked["labels"]
-        labels = None if known is None else self._labels_in_order(questions, known, order)
-        replies = ask(
-            suspect,
-            questions.take(order),
-            self.readings if readings is None else readings,
-            forward or self.forward,
-        )
+        questions, labels = self._asked
+        readings = self.readings if readings is None else readings
+        replies = ask(suspect, questions, readings, forward or self.forward)
         return replies.labelled(labels, self.classes)
 
     def answers(self, replies: Replies, reading: Reading, columns: Sequence[int] | None = None) -> Answers:
@@ -363,6 +356,14 @@ class Watermark:
         """The order of the questions; it tells nothing of the bits."""
         count = self.m + len(self.ordinary)
         return self.secret.derive("order", self.bound).permutation(count)
+
+    @cached_property
+    def _asked(self) -> tuple[Graphs, Ints | None]:
+        """The questions as they are asked, decoded from the bound bytes, and their classes."""
+        held = decoded(self._questions)
+        questions, known = Graphs.concat([held["carriers"], held["ordinary"]]), held["labels"]
+        labels = None if known is None else self._labels_in_order(questions, known, self._order)
+        return questions.take(self._order), labels
 
     def _labels_in_order(self, questions: Graphs, known: Ints, order: Ints) -> Ints:
         """The class of every graph, or of every node, of the questions as they are asked; -1 is unknown."""
