@@ -59,7 +59,7 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
 
     def row(change: str, suspect: Any) -> dict[str, Any]:
         found = {a: mark.weigh(mark.read(suspect, a)) for a in levels}
-        seen = channel.read(suspect, task.data)
+        seen = channel.read(suspect)
         both = null.evidence_bits(null.log_p_channels([found["logits"].log_p, seen.log_p]))
         return {
             "setting": setting,

@@ -124,6 +124,12 @@ def formats(model):
         "log-odds of class 0": lambda b: raw(b)[:, 0] - raw(b)[:, 1],
         "log-odds of class 1": lambda b: raw(b)[:, 1] - raw(b)[:, 0],
         "probability of class 0": lambda b: raw(b).softmax(-1)[:, 0],
+        "with an empty class at minus infinity": lambda b: torch.cat(
+            [raw(b).log_softmax(-1), empty(b) - torch.inf], 1
+        ),
+        "with a spare column of NaN": lambda b: torch.cat([empty(b) * torch.nan, raw(b).softmax(-1)], 1),
+        "tiny": lambda b: 1e-20 * raw(b),
+        "huge": lambda b: 3e306 * raw(b).clamp(-9, 9),
         "label numbers": lambda b: raw(b).argmax(1),
         "other numbers": lambda b: 7000 - 1000 * raw(b).argmax(1),
         "label names": lambda b: np.array(["mutagen", "harmless"])[raw(b).argmax(1).numpy()],
@@ -134,7 +140,7 @@ def formats(model):
 def test_the_innocent_are_rarely_accused_in_any_format(innocent, alpha):
     from scipy.stats import binomtest
 
-    assert len(innocent) == 14
+    assert len(innocent) == 18
     for name, p in innocent.items():
         assert len(p) == 120
         hits = sum(one <= alpha for one in p)

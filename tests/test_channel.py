@@ -390,7 +390,7 @@ def test_key_and_direction_of_remembered_scores_are_pinned(motifs):
 
 @pytest.mark.parametrize("function", [0, 2.5, "many", True, 5000])
 def test_a_channel_needs_a_number_of_features(motifs, function):
-    with pytest.raises(ParameterError, match=r"function is .* not a whole number"):
+    with pytest.raises(ParameterError, match=r"function is .*expected a whole number from"):
         drawn(motifs, function=function)
 
 

@@ -307,6 +307,37 @@ def test_a_constant_on_most_carriers_is_noticed(marked):
     assert "refused 56 of 64 carriers and 0 of" in verdict.reasons[-1]
 
 
+def test_constants_are_noticed_among_refusals(marked):
+    """Half NaN and half a constant: neither hides the other."""
+    mark, model = marked
+    carriers = spotted(mark)
+
+    def serve(batch):
+        scores = model.eval()(batch.x, batch.edge_index, batch.batch).softmax(-1)
+        odd = carriers(batch).nonzero().view(-1)
+        scores[odd[::2]], scores[odd[1::2]] = torch.nan, 0.5
+        return scores
+
+    assert verify(serve, mark).refused["carriers"] == 64
+
+
+def test_one_reply_of_another_form_spoils_no_other(marked):
+    mark, model = marked
+    carriers, first = spotted(mark), []
+
+    def serve(batch):
+        if batch.num_graphs > 1:
+            raise RuntimeError("one graph at a time")
+        scores = model.eval()(batch.x, batch.edge_index, batch.batch)
+        if bool(carriers(batch).any()) and not first:
+            first.append(1)
+            return scores.expand(batch.num_nodes, -1)
+        return scores
+
+    usual = verify(model.eval(), mark, access="logits").evidence_bits
+    assert verify(serve, mark, access="logits").evidence_bits > usual - 6
+
+
 def test_a_head_that_does_not_fit_leaves_the_scores(draw, motifs):
     from invgnn.perception import attach_head
 

@@ -294,6 +294,41 @@ def test_a_suspect_that_changes_while_it_is_asked_is_never_owned(motifs):
     assert "changed while it was asked" in verdict.reasons[0]
 
 
+def test_of_a_claimant_only_a_file_that_is_rebuilt_is_owned(motifs, tmp_path):
+    from invgnn.models import save_model
+    from invgnn.secret import Secret
+    from invgnn.training import train
+    from invgnn.watermark import Watermark
+
+    mark = Watermark.draw(Secret(b"q" * 32), motifs.data)
+    model = new_model(motifs, "GIN", 2)
+    train(model, motifs, mark, epochs=40)
+    save_model(tmp_path / "a.model", model)
+    assert verify(tmp_path / "a.model", mark, code_from="claimant").status == "owned"
+    assert verify(model, mark, code_from="claimant").status == "inconclusive"  # an object can hide code
+
+    class His(type(model)):
+        pass
+
+    model.__class__ = His
+    verdict = verify(model, mark, code_from="claimant")
+    assert verdict.status == "inconclusive"
+    assert "code or objects of the claimant" in verdict.reasons[0]
+    assert verify(model, mark).status == "owned"
+
+
+def test_what_a_closure_holds_is_part_of_the_digest(model):
+    def hook_with(value):
+        return lambda module, args: print(value) if module is None else None
+
+    digests = set()
+    for value in (torch.zeros(3), torch.ones(3), 7):
+        twin = copy.deepcopy(model)
+        twin.head.register_forward_pre_hook(hook_with(value))
+        digests.add(digest_model(twin))
+    assert len(digests) == 3
+
+
 def test_a_wrapper_of_another_class_is_not_unwrapped(motifs):
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
 

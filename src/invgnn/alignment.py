@@ -46,15 +46,15 @@ def assign(logs: Tensor, labels: NDArray[np.int64], classes: int) -> Columns:
     width = logs.shape[1]
     known = (labels >= 0) & torch.isfinite(logs).all(-1).numpy()
     rows, of = logs.numpy()[known].astype(np.float64), labels[known]
-    fit = np.zeros((classes, width))
+    means = np.zeros((classes, width))
     if len(rows):
         rows = rows - rows.mean(0)  # a column that is always high belongs to no class
         count = np.bincount(of, minlength=classes)[:classes]
-        np.add.at(fit, of, rows)
-        fit /= np.maximum(count, 1)[:, None]
-    fit[np.arange(min(classes, width)), np.arange(min(classes, width))] += TIE
+        np.add.at(means, of, rows)
+        means /= np.maximum(count, 1)[:, None]
+    means[np.arange(min(classes, width)), np.arange(min(classes, width))] += TIE
     chosen = np.full(classes, -1, dtype=np.int64)
-    found, columns = linear_sum_assignment(fit, maximize=True)
+    found, columns = linear_sum_assignment(means, maximize=True)
     chosen[found] = columns
     return tuple(chosen.tolist())
 

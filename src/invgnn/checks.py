@@ -13,7 +13,8 @@ def check_whole(name: str, value: Any, least: int, most: int) -> None:
     """Refuse anything but an int from `least` to `most`; a bool and a float are refused too."""
     if type(value) is not int or not least <= value <= most:
         raise ParameterError(
-            f"{name} is {_shown(value)}, not a whole number", f"use a whole number from {least} to {most}"
+            f"{name} is {_shown(value)}, expected a whole number from {least} to {most}",
+            "use a number in that range",
         )
 
 

@@ -402,7 +402,7 @@ def _meta(notes: dict[str, str], path: AnyPath) -> dict[str, Any]:
         raise _damaged(path, "its metadata does not say kind and version")
     if version > FORMAT:  # before all else: what else a later version holds is not known here
         newer = f"{path} has the newer format version {version}; this invgnn reads up to {FORMAT}"
-        raise FileError(newer, "Upgrade: pip install --upgrade invgnn")
+        raise FileError(newer, "Use a newer version of invgnn.")
     clear = meta.keys() == {"kind", "version", "digest", "body"} and type(meta["body"]) is dict
     if not clear and meta.keys() != {"kind", "version", "sealed"}:
         raise _damaged(path, "its metadata is malformed")

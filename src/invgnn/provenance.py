@@ -6,15 +6,18 @@ forward pass can read or run is listed, with its origin, and is part of the susp
 
 from __future__ import annotations
 
+import builtins
 import functools
 import hashlib
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +57,8 @@ _CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x", "_cached_h")
 """What PyG's convolutions keep of the last graph; they are emptied before every question."""
 _METHODS = ("forward", "__call__", "message", "message_and_aggregate", "aggregate", "update")
 _SCALARS = (bool, int, float, str, bytes, type(None))
+_GENERATED = {"propagate", "collect", "edge_updater", "edge_collect"}
+"""Methods that PyG writes anew for every class, into files of their own."""
 _DEEPEST = 8
 
 
@@ -129,7 +134,8 @@ def trace(model: nn.Module, author: Origin = "auditor") -> Provenance:
         author: Who wrote what no known library did.
 
     Returns:
-        The tensors' digest and the code. Code imported by foreign code is not followed: its file is.
+        The tensors' digest and the code. What foreign code reads from globals or imports is not followed;
+        its own file is hashed.
     """
     found = _Walk(unwrap(model), author)
     order = sorted(set(found.code), key=lambda one: (one.origin == "library", one.what, one.name))
@@ -188,10 +194,16 @@ class _Walk:
             self._add("hook", hook, "every module: ")
 
     def _enter(self, model: nn.Module, at: str) -> None:
-        for name, part in model.named_modules(prefix=at):
+        todo = [(at, model)]
+        while todo:
+            name, part = todo.pop()
             if id(part) not in self._seen:
                 self._seen.add(id(part))
                 self._module(name, part)
+                inner = part.named_children() if isinstance(part, torch.jit.ScriptModule) else ()
+                held = {} if inner else object.__getattribute__(part, "__dict__").get("_modules", {})
+                children = inner or [(key, dict.__getitem__(held, key)) for key in dict.__iter__(held)]
+                todo += [(_join(name, key), child) for key, child in children if child is not None]
 
     def _module(self, name: str, part: nn.Module) -> None:
         if isinstance(part, torch.jit.ScriptModule):  # whatever was compiled, behind a class of torch's
@@ -201,9 +213,12 @@ class _Walk:
             return
         kind = _torch_made(part) or type(part)
         self._class(kind)
+        for table, held in object.__getattribute__(part, "__dict__").items():
+            if table in _PLAIN and isinstance(held, dict | set) and type(held) not in _TABLES:
+                self._foreign("override", type(held), f"{name or 'the model'}.{table}: ")
         for table in _HOOKS:
             held = getattr(part, table, {})
-            for hook in held.values() if isinstance(held, Mapping) else held:
+            for hook in dict.values(held) if isinstance(held, dict) else held:
                 self._add("hook", hook, f"{name or 'the model'}: ")
         for key, value in (*part._parameters.items(), *part._buffers.items()):
             if value is not None:
@@ -222,10 +237,13 @@ class _Walk:
 
     def _class(self, kind: type) -> None:
         self._add("class", kind)
-        for method in _METHODS:  # but `propagate`, which PyG writes anew for every class
-            function = inspect.getattr_static(kind, method, None)
-            if inspect.isfunction(function) and not _is_library(function) and _is_library(kind):
-                self._add("override", function)  # a library's class whose method was replaced
+        if not _is_library(kind):
+            return
+        for base in kind.__mro__:
+            for method, function in vars(base).items():
+                plain = type(function) is FunctionType and not method.startswith("__")
+                if plain and function.__name__ not in _GENERATED and not _is_library(function):
+                    self._add("override", function)  # a library's class whose method was replaced
 
     def _value(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
         """What a module holds beside parameters, buffers and modules, and what that holds."""
@@ -235,10 +253,10 @@ class _Walk:
                 self.unsaved.append(f"attribute {name}")
         elif isinstance(value, nn.Module):
             self._enter(value, name)
-        elif isinstance(value, np.ndarray):
+        elif type(value) is np.ndarray:
             self.tensors[name] = value if value.dtype.kind in "biufc" else repr(value.tolist())
             self.unsaved.append(f"attribute {name}")
-        elif type(value) in _SCALARS or isinstance(value, _INERT):
+        elif type(value) in (*_SCALARS, *_INERT):
             self.settings[name] = repr(value)
         elif isinstance(value, type):
             self._add("class", value)
@@ -260,16 +278,16 @@ class _Walk:
         if isinstance(value, functools.partial):
             self._foreign("function", value.func, f"partial of {name}: ")
             held: Any = {"args": value.args, "keywords": value.keywords}
-        elif inspect.ismethod(value):
+        elif type(value) is MethodType:
             self._foreign("function", value, f"{name}: ")
             held = {"self": value.__self__}
-        elif inspect.isroutine(value):
+        elif type(value) in (FunctionType, BuiltinFunctionType):
             if not _is_library(value):
                 self._foreign("function", value, f"{name}: ")
             return
-        elif isinstance(value, Mapping):
+        elif type(value) in _MAPS:
             held = value
-        elif isinstance(value, list | tuple | set | frozenset):
+        elif type(value) in (list, tuple, set, frozenset):
             held = dict(enumerate(value))
         else:
             if not _is_library(type(value)):
@@ -287,11 +305,30 @@ class _Walk:
 
     def _foreign(self, what: str, thing: Any, where: str) -> None:
         self.code.append(Code(what, where + _name(thing), self.author, source_digest(thing)))
+        self._inside(where + _name(thing), thing)
 
     def _add(self, what: str, thing: Any, where: str = "") -> None:
-        library = _is_library(thing)
-        source = None if library else source_digest(thing)
-        self.code.append(Code(what, where + _name(thing), "library" if library else self.author, source))
+        if _is_library(thing):
+            self.code.append(Code(what, where + _name(thing), "library", None))
+        else:
+            self._foreign(what, thing, where)
+
+    def _inside(self, name: str, thing: Any) -> None:
+        """What foreign code carries along: closures and defaults of functions, attributes of classes."""
+        thing = getattr(thing, "__func__", thing)
+        if id(thing) in self._seen:
+            return
+        self._seen.add(id(thing))
+        if inspect.isfunction(thing):
+            cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != EMPTY]
+            for place, value in enumerate((*cells, *(thing.__defaults__ or ()))):
+                self._value(f"{name}[{place}]", value, _NOTHING, 1)
+        elif isinstance(thing, type):
+            for key, value in vars(thing).items():
+                if inspect.isfunction(value):
+                    self._inside(f"{name}.{key}", value)
+                elif isinstance(value, Tensor | np.ndarray | nn.Module | list | tuple | dict | set):
+                    self._value(f"{name}.{key}", value, _NOTHING, 1)
 
 
 def _torch_made(part: nn.Module) -> type | None:
@@ -312,6 +349,11 @@ def _torch_made(part: nn.Module) -> type | None:
     return kind.__bases__[0] if sound else None
 
 
+_NOTHING = nn.Module()
+_MAPS = (dict, OrderedDict, defaultdict)
+_TABLES = (*_MAPS, set)
+EMPTY = CellType()
+"""A cell that holds nothing yet."""
 _TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
 _PLAIN = frozenset(vars(nn.Module())) | {"_modules"}
 _INERT = (weakref.ReferenceType, torch.dtype, torch.device, torch.Size, slice, range, complex)
@@ -346,7 +388,7 @@ def _name(thing: Any) -> str:
 
 def _code_of(thing: Any) -> Any:
     """The class or function that defines what a thing does."""
-    thing = getattr(thing, "__func__", thing)
+    thing = thing.__func__ if type(thing) is MethodType else thing
     return thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing)
 
 
@@ -355,7 +397,7 @@ def _is_library(thing: Any) -> bool:
     code = _code_of(thing)
     module = getattr(code, "__module__", None) or ""
     if module == "builtins":
-        return True
+        return getattr(builtins, getattr(code, "__qualname__", ""), None) is code
     if not any(module == name or module.startswith(f"{name}.") for name in LIBRARIES):
         return False
     if inspect.isfunction(code):

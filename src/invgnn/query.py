@@ -35,8 +35,13 @@ Suspect = nn.Module | Callable[[Any], Any]
 
 CHUNK = 1024
 """How many graphs are asked about in one call."""
+GAP = 14.0
+"""How far below all others, in nats, a score counts that is minus infinity or missing."""
+HUGE, TINY = 1e6, 1e-4
+"""Scores beyond the one, or with differences below the other, are scaled."""
+MOST_COLUMNS = 8192
 REPEATS = 0.1
-"""The largest share of ordinary answers that equal another one, for equal answers to mean anything."""
+"""The largest share of answers, the commonest aside, that may repeat another for repeats to count."""
 PATIENCE = 64
 """How many calls may fail in a row, from the first on, before the suspect counts as broken."""
 
@@ -45,8 +50,8 @@ PATIENCE = 64
 class Answers:
     """One number per carrier and per ordinary input, and how many of them the suspect refused.
 
-    Where ordinary answers hardly ever repeat, `alike` counts those that equal the commonest answer to the
-    last bit: a suspect that gives a constant instead of an answer refuses too.
+    Where answers hardly ever repeat, `alike` counts those that equal the commonest answer to the last bit:
+    a suspect that gives a constant instead of an answer refuses too.
 
     A refused answer stands at the median of the others: the choice looks at the answers alone, never at the
     bits, so the null stays exact.
@@ -69,7 +74,7 @@ class Answers:
                 f"the suspect gives no finite answer on any of {len(said) - m} ordinary inputs",
                 "a suspect must give finite scores; nothing can be read from these",
             )
-        held, alike = without_gaps(said), _alike(said, said[m:])
+        held, alike = without_gaps(said), _alike(said)
         counts = [int(part.sum()) for one in (refused, alike) for part in (one[:m], one[m:])]
         return cls(reading, held[:m], held[m:], *counts)
 
@@ -201,7 +206,7 @@ def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tu
         chosen = todo.popleft()
         try:
             parts.append((chosen, call(chosen)))
-        except Exception as error:  # whatever a stranger's model or endpoint raises
+        except (Exception, SystemExit) as error:  # whatever a stranger's model or endpoint raises
             failed, first = failed + 1, first or error
             if len(chosen) > 1:
                 todo.extendleft(np.array_split(chosen, 2)[::-1])
@@ -251,11 +256,16 @@ def scores_on(
     return _filled(rows, parts)
 
 
-def _alike(said: NDArray[np.float64], ordinary: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which answers are the commonest one, where it occurs more than once; none if ordinary ones repeat."""
-    usual, (values, counts) = ordinary[np.isfinite(ordinary)], np.unique(said, return_counts=True)
-    repeats = 1 - len(np.unique(usual)) / max(len(usual), 1)
-    if repeats > REPEATS or counts.max() < 2:
+def _alike(said: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which answers are the commonest one, if it occurs more than once and others hardly ever repeat.
+
+    Carriers and ordinary inputs count alike in this, so a test of which of them are refused stays exact.
+    """
+    values, counts = np.unique(said[np.isfinite(said)], return_counts=True)
+    if not len(counts) or counts.max() < 2:
+        return np.zeros(len(said), dtype=bool)
+    others = np.delete(counts, counts.argmax())
+    if others.sum() > (1 + REPEATS) * len(others):
         return np.zeros(len(said), dtype=bool)
     return np.asarray(said == values[counts.argmax()])
 
@@ -389,9 +399,11 @@ def _array(value: Any, rows: set[int], single: bool) -> NDArray[Any]:
     found = _plain(value)
     if found.ndim == 1 and single and found.dtype.kind == "f" and len(found) not in rows:
         found = found[None]  # an endpoint that drops the batch dimension of a single graph
+    if found.ndim == 3 and found.shape[1] == 1:
+        found = found[:, 0]
     if found.ndim == 1:
         found = found[:, None]
-    if found.ndim != 2 or len(found) not in rows or not found.shape[1]:
+    if found.ndim != 2 or len(found) not in rows or not 0 < found.shape[1] <= MOST_COLUMNS:
         wanted = " or ".join(map(str, sorted(rows)))
         raise SuspectError(
             f"the suspect returned an array of shape {found.shape}, not {wanted} rows",
@@ -407,7 +419,8 @@ def _array(value: Any, rows: set[int], single: bool) -> NDArray[Any]:
 
 def _joined(graphs: Graphs, parts: list[tuple[Ints, _Part]], caller: _Caller) -> Replies:
     """The replies of all calls, in the order of the questions; rows that nobody gave are NaN."""
-    by_node = any(len(part.scores) != len(chosen) for chosen, part in parts)
+    forms = Counter(len(part.scores) != len(chosen) for chosen, part in parts for _ in chosen)
+    by_node = forms[True] > forms[False]
     rows = graphs.num_nodes if by_node else len(graphs)
     scores = [
         (ranges(graphs.ptr[chosen], graphs.sizes[chosen]) if by_node else chosen, part.scores)
@@ -425,17 +438,52 @@ def _joined(graphs: Graphs, parts: list[tuple[Ints, _Part]], caller: _Caller) ->
 
 def _filled(rows: int, parts: list[tuple[Ints, NDArray[Any]]]) -> Tensor:
     """Scores of all calls, NaN where none gave any, or gave other columns than most did."""
-    (width, floats), _ = Counter(map(_form, parts)).most_common(1)[0]
-    empty, kind = (np.nan, float) if floats else (None, object)
-    raw: NDArray[Any] = np.full((rows, width), empty, dtype=kind)
-    for chosen, scores in parts:
-        if _form((chosen, scores)) == (width, floats):
-            raw[chosen] = scores
-    return torch.from_numpy(raw if floats else _one_hot(raw[:, 0]))
+    forms = Counter(scores.dtype.kind == "f" for chosen, scores in parts for _ in chosen)
+    floats = forms[True] >= forms[False]
+    held = [(chosen, scores) for chosen, scores in parts if (scores.dtype.kind == "f") == floats]
+    if not floats:
+        names: NDArray[Any] = np.full(rows, None, dtype=object)
+        for chosen, scores in held:
+            names[chosen] = scores[:, 0]
+        return torch.from_numpy(_one_hot(names))
+    raw = np.full((rows, max(scores.shape[1] for _, scores in held)), np.nan)
+    for chosen, scores in held:
+        raw[chosen] = -np.inf  # columns that this reply lacks
+        raw[chosen, : scores.shape[1]] = scores
+    if raw.shape[1] == 1 and _are_labels(raw):
+        names = np.array([int(value) if np.isfinite(value) else None for value in raw[:, 0]], dtype=object)
+        return torch.from_numpy(_one_hot(names))
+    return torch.from_numpy(tidy(raw))
 
 
-def _form(part: tuple[Ints, NDArray[Any]]) -> tuple[int, bool]:
-    return part[1].shape[1], part[1].dtype.kind == "f"
+def _are_labels(column: NDArray[np.float64]) -> bool:
+    """Whether one column of floats holds the numbers of classes: three or more different whole numbers."""
+    values = np.unique(column[np.isfinite(column)])
+    return 3 <= len(values) <= MOST_LABELS and bool((values == values.round()).all())
+
+
+def tidy(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores that can be computed with, whatever their size; rows without any score are NaN.
+
+    A column without any score, and scores of minus infinity, say that a class is out of the question.
+    Scores so large or so close together that doubles would lose their differences are scaled, all by one
+    factor.
+    All of this looks at the scores alone.
+    """
+    finite = np.isfinite(scores)
+    void = ~finite.any(1) | (np.isnan(scores) & ~np.isnan(scores).all(0)).any(1)
+    if not finite[~void].any():
+        return np.full_like(scores, np.nan)
+    low, high = float(scores[finite].min()), float(scores[finite].max())
+    least = 0.0 if low >= 0 else low - GAP
+    out = np.where(np.isposinf(scores), high + GAP, np.where(finite, scores, least))
+    largest = float(np.abs(out).max())
+    centred = out / largest if largest > HUGE else out
+    spread = float(np.abs(centred - centred.mean(1, keepdims=True))[~void].max())
+    if largest > HUGE or (0 < spread < TINY and out.shape[1] > 1):
+        out = (centred - centred.mean(1, keepdims=True)) * (10.0 / spread if spread else 1.0)
+    out[void] = np.nan
+    return np.asarray(out)
 
 
 def _stacked(

@@ -81,7 +81,7 @@ def _check_names(body: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
         (set(tensors), _TENSORS, {"carriers.x", "ordinary.x", "before", "labels"}),
     ):
         odd = sorted((needed - held) | (held - needed - allowed))
-        if odd:
+        if odd or ("inputs" in body) != ("before" in tensors):
             raise ParameterError(
                 f"parts are missing or unknown: {', '.join(odd)}", "use another copy of it"
             )

@@ -101,7 +101,7 @@ class Verdict:
 
     def __str__(self) -> str:
         law = "" if self.exact or self.null != "exact" else " (upper bound)"
-        needed = "" if self.null != "exact" else f"; {self.tau} needed by matches alone"
+        needed = "" if self.null != "exact" else f"; {self.tau} needed by matches alone, at one level"
         lines = [
             f"{self.status.upper()}: {floor_bits(self.evidence_bits)} bits of evidence "
             f"(p = {ceil_p(self.log10_p)}, alpha = {self.alpha:g})",
@@ -183,7 +183,7 @@ def verify(
         architecture: For a weights file: a model of the right shape, without hooks and unsaved tensors.
         forward: How to call an unusual model. It must only call it; the verdict names it.
         code_from: Who wrote the suspect's classes, the architecture and `forward`, where no known library
-            did. With "claimant" the verdict is never `owned`: read the code, then vouch for it.
+            did. With "claimant" only a model file that invgnn rebuilds by itself can be `owned`.
         controls: Unmarked models; if one of them verifies, the verdict is inconclusive. A `plain` mark
             needs them: its null is their match counts.
         tried: How many suspects were looked at; each costs evidence.
@@ -199,16 +199,19 @@ def verify(
     null.check_alpha(alpha)
     check_choice("code_from", code_from, ("auditor", "claimant"))
     check_whole("tried", tried, 1, 2**62)
-    mark = mark.fresh()
+    if type(mark) is not Watermark:
+        raise ParameterError(f"the mark is a {type(mark).__name__}", "pass a Watermark, as it was loaded")
+    mark = Watermark.fresh(mark)
+    rebuilt = isinstance(suspect, str | Path) and architecture is None and (forward or mark.forward) is None
     suspect = _opened(suspect, architecture)
-    between = _between(suspect, forward or mark.forward, code_from)
+    between = _between(suspect, forward or mark.forward, code_from, rebuilt)
     channel = _second_channel(mark, data)
     found = examine(mark, suspect, access=access, channel=channel, forward=forward)
     others = [_opened(control, architecture) for control in controls]
     tests = [examine(mark, one, access=access, channel=channel, forward=forward) for one in others]
     law, log_p, tau, level = _law(mark, found, tests, alpha)
     paid = tried * found.tests
-    between = between.checked(_between(suspect, forward or mark.forward, code_from))
+    between = between.checked(_between(suspect, forward or mark.forward, code_from, rebuilt))
     status, reasons = _decide(found, mark, log_p, alpha, tried, tests)
     if status == "owned" and between.blocked:
         status, reasons = "inconclusive", [between.blocked, *reasons]
@@ -339,7 +342,10 @@ class _Between:
     blocked: str = ""
 
     def checked(self, after: _Between) -> _Between:
-        """Compare with what stands there once the suspect has answered."""
+        """Compare tensors and code with what stands there once the suspect has answered.
+
+        Plain settings may change meanwhile: models count calls or note the shape of their last input.
+        """
         if (self.weights, self.record) == (after.weights, after.record):
             return self
         changed = (
@@ -348,8 +354,11 @@ class _Between:
         return replace(self, blocked=changed)
 
 
-def _between(suspect: Suspect, forward: Forward | None, author: Origin) -> _Between:
-    """Name all code that runs when the suspect is asked, and what has to be trusted because of it."""
+def _between(suspect: Suspect, forward: Forward | None, author: Origin, rebuilt: bool) -> _Between:
+    """Name all code that runs when the suspect is asked, and what has to be trusted because of it.
+
+    Objects can be made to hide code, so of a claimant only a file is accepted that is `rebuilt` here.
+    """
     code: list[Code] = []
     if isinstance(suspect, nn.Module):
         found = trace(suspect, author)
@@ -369,15 +378,17 @@ def _between(suspect: Suspect, forward: Forward | None, author: Origin) -> _Betw
         called = "through a forward function given by the verifier"
         code.append(trace_function(forward, author))
     record["foreign"] = [asdict(one) for one in code]
-    if not code:
+    objects = author == "claimant" and not rebuilt
+    if not code and not objects:
         return _Between(called, "", record, digest, weights)
     names = "; ".join(map(str, code[:5])) + (f"; and {len(code) - 5} more" if len(code) > 5 else "")
-    trust = f" This code only computes the suspect's answers and knows no bits: {names}."
+    listed = f" This code only computes the suspect's answers and knows no bits: {names}."
+    trust = listed if code else " The object that was asked is the claimant's and hides no code."
     if author == "auditor":
         return _Between(called, trust + " Whoever checks this reads it.", record, digest, weights)
     blocked = (
-        "code of the claimant stands between the auditor and the weights: read it, or ask with an "
-        "architecture of your own"
+        "code or objects of the claimant stand between the auditor and the weights: read the code and "
+        "build the model yourself, or ask for a model file that invgnn rebuilds"
     )
     return _Between(called, trust, record, digest, weights, blocked)
 
@@ -422,9 +433,11 @@ def _decide(
     more = [hidden] if hidden else []
     if null.evidence_bits(log_p, tried) >= GRINDING_BITS:
         return "owned", [f"at least {GRINDING_BITS} bits: beyond trying secrets until one fits", *more]
-    most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(2 * tried * found.tests)
+    looks = 2 if mark.context["statistic"] == "combined" else 1
+    most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(looks * tried * found.tests)
     taught = "" if mark.memory is None else " and the digest of the mark as it was taught"
-    short = f"; m={mark.m} bits can give {floor_bits(most)} at most" if most < GRINDING_BITS else ""
+    small = most < GRINDING_BITS and found.lean is None
+    short = f"; m={mark.m} bits can give {floor_bits(most)} at most" if small else ""
     return "inconclusive", [
         "chance is ruled out at this level, but nothing here proves that the secret is older than "
         f"the suspect, and below {GRINDING_BITS} bits a secret could have been searched for: "
@@ -441,7 +454,8 @@ def _hidden(found: Finding, limit: float) -> str:
     return (
         f"the suspect refused {refusal.carriers} of {refusal.asked_carriers} carriers and "
         f"{refusal.ordinary} of {refusal.asked_ordinary} ordinary inputs (p = "
-        f"{ceil_p(null.log10_of(refusal.log_p))} if it did not tell them apart): the rest cannot be read"
+        f"{ceil_p(null.log10_of(refusal.log_p))} if it did not tell them apart); refused answers count as "
+        "the median"
     )
 
 

@@ -36,6 +36,8 @@ from invgnn.storage import pack, unpack
 from invgnn.teaching import own_loss, refresh
 
 Key = Literal["keyed", "plain"]
+MOST_NODES = 2_000_000
+"""How many nodes all carriers, or all ordinary inputs, may have together."""
 ORDINARY = 64
 """How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
 
@@ -62,6 +64,10 @@ class Watermark:
     def __post_init__(self) -> None:
         """An unsound mark cannot be made: what is counted, read and compared is checked here."""
         check_context(self.context)
+        if max(self.carriers.num_nodes, self.ordinary.num_nodes) > MOST_NODES:
+            raise ParameterError(
+                f"more than {MOST_NODES:,} nodes", "draw the mark anew, from smaller graphs"
+            )
         if len(self.carriers) != self.m:
             raise ParameterError(f"{len(self.carriers)} carriers for m={self.m}", "draw the mark anew")
         if not distinct(self.carriers, Sampler.recall(self.context["sampler"])):

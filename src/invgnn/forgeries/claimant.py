@@ -48,7 +48,7 @@ class ClaimantCode(Forgery):
     fools = "weights of the released file, the digest of the state dict, T ≥ τ"
     stopped = (
         "hooks and unsaved tensors are refused; classes are part of the digest, and with "
-        "code_from='claimant' nothing is owned"
+        "code_from='claimant' only files that invgnn rebuilds are owned"
     )
 
     def __init__(self, m: int = 128) -> None:
