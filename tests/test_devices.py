@@ -14,7 +14,7 @@ from invgnn.carriers import Reference
 from invgnn.edits import Cast, Distil, FineTune, Prune, Quantise
 from invgnn.errors import SuspectError
 from invgnn.perception import attach_head
-from invgnn.provenance import digest_model
+from invgnn.provenance import digest_model, trace
 from invgnn.recipe import Recipe, guarded
 from invgnn.tasks import new_model
 from invgnn.training import train
@@ -89,7 +89,7 @@ def test_a_suspect_is_read_where_it_is(draw, model, access):
         far = away(model)
         assert mark.read(far).carriers == pytest.approx(near.carriers)
         assert verify(far, mark).evidence_bits == pytest.approx(verify(model, mark).evidence_bits)
-        assert digest_model(far) == digest_model(model)
+        assert trace(far).tensors == trace(model).tensors  # the classes of the tensors differ
 
 
 def test_a_function_may_answer_from_anywhere(draw, model):

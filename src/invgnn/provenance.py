@@ -401,12 +401,18 @@ def _is_library(thing: Any) -> bool:
     if not any(module == name or module.startswith(f"{name}.") for name in LIBRARIES):
         return False
     if inspect.isfunction(code):
-        file = _file_of(code)
-        return file is not None and any(file.is_relative_to(home) for home in _homes())
+        return _in_library(code.__code__.co_filename)
     found: Any = sys.modules.get(module)  # a class, or written in C: what the library has under that name
     for part in getattr(code, "__qualname__", "").split("."):
         found = getattr(found, part, None)
     return found is code
+
+
+@lru_cache(maxsize=4096)
+def _in_library(name: str) -> bool:
+    """Whether a file that code was compiled from is one of a library's."""
+    path = Path(name)
+    return path.is_file() and any(path.resolve().is_relative_to(home) for home in _homes())
 
 
 @lru_cache(maxsize=1)
