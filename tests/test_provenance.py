@@ -12,9 +12,13 @@ from torch.nn.utils import parametrizations
 from torch_geometric.nn import GAT, GINConv, global_mean_pool
 
 from invgnn.errors import SuspectError
+from invgnn.models import save_model
 from invgnn.provenance import digest_model, require_plain, trace
+from invgnn.secret import Secret
 from invgnn.tasks import new_model
+from invgnn.training import train
 from invgnn.verdict import verify
+from invgnn.watermark import Watermark
 
 
 class Own(nn.Module):
@@ -270,15 +274,18 @@ def test_nothing_hides_under_the_honest_digest(motifs, draw, hide):
     assert verdict.code["foreign"]
 
 
-def test_a_suspect_that_changes_while_it_is_asked_is_never_owned(motifs):
-    """Weights that answer are not the weights that are shown afterwards."""
-    from invgnn.secret import Secret
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
-
+@pytest.fixture(scope="module")
+def taught(motifs):
+    """A mark, and a model of the library's that carries it."""
     mark = Watermark.draw(Secret(b"p" * 32), motifs.data)
     model = new_model(motifs, "GIN", 1)
     train(model, motifs, mark, epochs=40)
+    return mark, model
+
+
+def test_a_suspect_that_changes_while_it_is_asked_is_never_owned(taught):
+    """Weights that answer are not the weights that are shown afterwards."""
+    mark, model = taught[0], copy.deepcopy(taught[1])
     assert verify(model, mark).status == "owned"
 
     class Sheds(type(model)):
@@ -294,15 +301,8 @@ def test_a_suspect_that_changes_while_it_is_asked_is_never_owned(motifs):
     assert "changed while it was asked" in verdict.reasons[0]
 
 
-def test_of_a_claimant_only_a_file_that_is_rebuilt_is_owned(motifs, tmp_path):
-    from invgnn.models import save_model
-    from invgnn.secret import Secret
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
-
-    mark = Watermark.draw(Secret(b"q" * 32), motifs.data)
-    model = new_model(motifs, "GIN", 2)
-    train(model, motifs, mark, epochs=40)
+def test_of_a_claimant_only_a_file_that_is_rebuilt_is_owned(taught, tmp_path):
+    mark, model = taught[0], copy.deepcopy(taught[1])
     save_model(tmp_path / "a.model", model)
     assert verify(tmp_path / "a.model", mark, code_from="claimant").status == "owned"
     assert verify(model, mark, code_from="claimant").status == "inconclusive"  # an object can hide code
