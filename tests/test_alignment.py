@@ -62,6 +62,22 @@ def test_classes_without_a_column_or_a_label():
     assert lacking[:, 1].max() < -13
 
 
+def test_rare_classes_count_as_much_as_common_ones():
+    """Means, not sums: thirty inputs of one class do not outvote one input of another."""
+    logs = torch.log(
+        torch.tensor([[0.5, 0.5]] * 30 + [[0.05, 0.95]] + [[0.6, 0.4]] * 30, dtype=torch.float64)
+    )
+    labels = np.array([0] * 30 + [0] + [1] * 30)
+    rows = (logs - logs.mean(0)).numpy()
+    means = np.stack([rows[labels == c].mean(0) for c in (0, 1)])
+    straight, crossed = means[0, 0] + means[1, 1], means[0, 1] + means[1, 0]
+    assert assign(logs, labels, 2) == ((0, 1) if straight >= crossed else (1, 0))
+    few = torch.log(
+        torch.tensor([[0.9, 0.1]] + [[0.45, 0.55]] * 30 + [[0.5, 0.5]] * 2, dtype=torch.float64)
+    )
+    assert assign(few, np.array([0] + [1] * 30 + [-1] * 2), 3)[:2] == (0, 1)
+
+
 def test_equal_fits_keep_the_order_in_which_columns_come():
     flat = torch.full((8, 3), -math.log(3), dtype=torch.float64)
     assert assign(flat, np.arange(8) % 3, 3) == (0, 1, 2)

@@ -180,6 +180,17 @@ def test_depth_has_a_limit():
     assert decode(encode(value)) == value
     with pytest.raises(ParameterError, match="deep"):
         encode([value])
+    for inner in (lambda one: {"a": one}, lambda one: [one]):  # maps count like lists
+        held: object = {"last": 1}
+        for _ in range(DEEPEST - 1):
+            held = inner(held)
+        assert decode(encode(held)) == held
+        raw = encode(held)
+        wrapped = by_hand(b"l", raw)
+        for _ in range(2):
+            with pytest.raises(ParameterError, match="deep"):
+                decode(wrapped)
+            wrapped = by_hand(b"l", wrapped)
 
 
 def test_arrays_come_back_fresh_and_in_native_order():
