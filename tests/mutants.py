@@ -61,7 +61,7 @@ TABLE: Mapping[str, str] = {
     "query": "query reading examine verdict bad_input",
     "null": "null laws verdict",
     "ranks": "ranks null laws",
-    "examine": "examine verdict",
+    "examine": "examine alignment verdict",
     "verdict": "verdict examine bad_input channel",
     "watermark": "watermark carriers reading joint golden bad_input files channel",
     "files": "files secret golden",

@@ -204,6 +204,39 @@ def test_a_second_channel_is_read_at_every_level(motifs):
     assert set(verdict.channels) == {"carriers", "function"}
 
 
+def test_the_second_channel_is_read_through_reordered_columns(motifs):
+    """Columns rolled, and a class in front: the same scores along the same features."""
+    from invgnn.secret import Secret
+
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    train(model, motifs, epochs=10)
+    mark = Watermark.draw(Secret(b"d" * 32), motifs.data, m=16, access="logits", function=16)
+    mark = mark.remember(new_model(motifs, "GIN", 1, hidden_channels=8), motifs.data)
+    channel = mark.channel(motifs.data)
+
+    def served(batch):
+        with torch.no_grad():
+            scores = model.eval()(batch.x, batch.edge_index, batch.batch).double().softmax(-1)
+        return torch.cat([torch.zeros(len(scores), 1, dtype=torch.float64), scores.roll(1, 1)], 1)
+
+    plain, other = (examine(mark, suspect, channel=channel) for suspect in (model, served))
+    if other.aligned:  # the way that shows most may be the columns as they come
+        assert other.columns == (2, 1)
+        assert other.lean.cosine == pytest.approx(plain.lean.cosine, abs=1e-3)
+    assert other.tests == 2
+    replies = mark.ask(served)
+    assert replies.alignments == ((0, 1), (2, 1))
+    said = channel.measure(_selected(served, channel, (2, 1)))
+    assert said.cosine == pytest.approx(channel.read(model).cosine, abs=1e-3)
+
+
+def _selected(suspect, channel, columns):
+    from invgnn.alignment import select
+    from invgnn.channel import said_of
+
+    return select(torch.from_numpy(said_of(suspect, channel.inputs)), columns).numpy()
+
+
 # --- refusing
 
 
