@@ -577,12 +577,14 @@ def test_large_marks_are_refused_alike(guarded):
     assert "of 256 carriers" in verdict.reasons[0]
 
 
-def test_a_constant_hides_the_mark_and_is_no_error(guarded):
+def test_a_constant_counts_as_a_refusal(guarded):
     _, model, endpoint, mark = guarded
     wary = Wary(model, endpoint._guard[0], "a constant")
     said = wary.serve(to_batch(mark.carriers))
     assert (said == 0.5).all(1).equal(endpoint._guard[0](to_batch(mark.carriers)))
-    assert verify(wary.serve, mark).status in {"inconclusive", "not shown"}
+    verdict, flagged = verify(wary.serve, mark), int((said == 0.5).all(1).sum())
+    assert flagged > mark.m // 2
+    assert (verdict.status, verdict.refused["carriers"]) == ("inconclusive", flagged)
     batch = to_batch(mark.ordinary)
     assert wary(batch).equal(wary.serve(batch))
 

@@ -321,6 +321,12 @@ def test_verify_weights_alone(made, tmp_path, monkeypatch, name):
         refuse(*suspect, "--architecture", wrong, error="ParameterError")
 
 
+def test_a_claimants_model_file_is_rebuilt_and_may_be_owned(made):
+    folder, _ = made
+    suspect = ("verify", "--mark", folder / "a.mark", "--model", folder / "a.model")
+    assert ask(*suspect, "--code-from", "claimant", keys=VERDICT)["status"] == "owned"
+
+
 @pytest.mark.parametrize(("author", "code"), [("auditor", 0), ("claimant", 3)])
 def test_verify_names_who_wrote_the_code(made, tmp_path, monkeypatch, author, code):
     folder, _ = made

@@ -179,7 +179,7 @@ def _data(task: str | None, seed: int) -> Any:
 
 
 def _load(path: Path, architecture: str | None) -> Any:
-    """The model in a file: ours says how it is built, weights alone need an architecture."""
+    """A file of ours as it is, for `verify` to rebuild; weights alone in the architecture that is given."""
     from invgnn import files
     from invgnn.models import load_model
     from invgnn.provenance import require_plain
@@ -192,7 +192,7 @@ def _load(path: Path, architecture: str | None) -> Any:
             raise FileError(error.message, advice) from None
         ours = False
     if ours or architecture is None:
-        return load_model(path)
+        return path
     built = _build(architecture)
     require_plain(built)
     return load_model(path, built)

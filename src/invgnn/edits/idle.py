@@ -48,7 +48,6 @@ class IdleUnit(Edit):
 
 
 _ADVICE = "known are stacks of linear maps and of convolutions made of them, with batch norms at most"
-_WIDTHS = (("out_features", "out_channels"), ("in_features", "in_channels"))
 
 
 def _rebuilt(model: Backbone) -> Backbone:
