@@ -71,7 +71,7 @@ recipe: venv  ## one setting of the embedding changed at a time, on validation d
 theory: venv  ## the constants of the paper's theorems, theirs beside ours (an hour, resumable)
 	$(BIN)/python benchmarks/theory.py
 
-theory-figures: venv  ## the figures of docs/theory.md
+theory-figures: venv  ## the figures of docs/explanation/theory.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/theory_figures.py
 
 eigenvalue: venv  ## what one eigenvalue costs at n = 32
@@ -79,11 +79,11 @@ eigenvalue: venv  ## what one eigenvalue costs at n = 32
 
 .PHONY: forgers
 forgers: venv  ## how far searching for carriers gets a forger (hours, resumable)
-	$(BIN)/python benchmarks/forgers.py --into docs/forgeries.md
+	$(BIN)/python benchmarks/forgers.py --into docs/results/forgeries.md
 
 .PHONY: bench-scaling
 bench-scaling: venv  ## what each part costs further on, and two workers against one (five minutes, idle machine)
-	$(BIN)/python benchmarks/scaling.py --into docs/past-one-machine.md
+	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 .PHONY: channel denials robustness robustness-figures owners stealth
 channel: venv  ## what the second channel leaves after distillation (an hour, resumable)
@@ -92,20 +92,20 @@ channel: venv  ## what the second channel leaves after distillation (an hour, re
 robustness: venv  ## what edits and attacks leave of a mark (hours, resumable)
 	$(BIN)/python benchmarks/robustness.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
-	$(BIN)/python benchmarks/robustness.py --summary --into docs/robustness.md
+	$(BIN)/python benchmarks/robustness.py --summary --into docs/results/robustness.md
 
 denials: venv  ## what whoever serves a copy can do at no cost (an hour, resumable)
 	$(BIN)/python benchmarks/robustness.py --denials
 
-robustness-figures: venv  ## the figures of docs/robustness.md
+robustness-figures: venv  ## the figures of docs/results/robustness.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
 
 stealth: venv  ## can carriers be told from ordinary questions? (minutes, resumable)
-	$(BIN)/python benchmarks/stealth.py --into docs/stealth.md
+	$(BIN)/python benchmarks/stealth.py --into docs/results/stealth.md
 
 owners: venv  ## do marks of one owner show in models of another? (resumable)
 	$(BIN)/python benchmarks/owners.py
 
 .PHONY: bench-speed
 bench-speed: venv  ## what everything costs, against networkx, bare loops and simulation (half an hour)
-	PYTHONPATH=benchmarks OMP_NUM_THREADS=1 $(BIN)/python -m speed --into docs/performance.md
+	PYTHONPATH=benchmarks OMP_NUM_THREADS=1 $(BIN)/python -m speed --into docs/results/cost.md

@@ -1,4 +1,4 @@
-"""What the second channel gives: evidence in scores on the task's own inputs, before and after KD.
+"""What the score channel gives: evidence in scores on the task's own inputs, before and after KD.
 
     make channel
 
@@ -37,30 +37,30 @@ def trial(setting: str, seed: int, features: int) -> list[dict[str, Any]]:
     """Train one model, mark it, and read it and its students."""
     from strength import access_of
 
-    from invgnn import null
-    from invgnn.batches import accuracy
-    from invgnn.edits import Distil, FineTune, Prune, Quantise
+    from invgnn.attacks.edits import Distil, FineTune, Prune, Quantise
     from invgnn.errors import EditError
-    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.stats import laws
+    from invgnn.training.batching import accuracy
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task, levels = load_task(name, seed), access_of(setting, "marked")
     secret = Secret(public_stream("owner", setting, seed).bytes(32))
     model = new_model(task, backbone, seed)
     train(model, task, seed=seed)
-    recipe = Recipe(lean=STRONG.get(setting, LEAN))
-    mark = Watermark.draw(secret, task.data, access=levels, function=features, recipe=recipe)
-    mark = mark.remember(model, task.data)
+    recipe = Recipe(score_shift=STRONG.get(setting, LEAN))
+    mark = Watermark.draw(secret, task.data, access=levels, score_channel=features, recipe=recipe)
+    mark = mark.with_baseline(model, task.data)
     channel = mark.channel(task.data)
 
     def row(change: str, suspect: Any) -> dict[str, Any]:
-        found = {a: mark.weigh(mark.read(suspect, a)) for a in levels}
+        found = {a: mark.evidence(mark.read(suspect, a)) for a in levels}
         seen = channel.read(suspect)
-        both = null.evidence_bits(null.log_p_channels([found["logits"].log_p, seen.log_p]))
+        both = laws.evidence_bits(laws.log_p_channels([found["logits"].log_p, seen.log_p]))
         return {
             "setting": setting,
             "seed": seed,

@@ -14,8 +14,8 @@ import networkx as nx
 import numpy as np
 from torch_geometric.utils import from_networkx
 
-from invgnn.graphs import Graphs
-from invgnn.invariants import lambda2
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.invariants import lambda2
 
 NODES, GRAPHS, REPEATS = 32, 256, 25
 CLAIM = 0.1  # milliseconds per graph, the paper's figure for n <= 32 and m <= 256

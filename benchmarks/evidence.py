@@ -32,14 +32,14 @@ def grid() -> Iterator[dict[str, Any]]:
 
 def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     """Train one model and read it with its owner's mark and with a stranger's."""
-    from invgnn.carriers import Reference, Sampler
-    from invgnn.perception import attach_head
-    from invgnn.randomness import seeded
-    from invgnn.recipe import Recipe
+    from invgnn.nn.perception import attach_head
+    from invgnn.nn.rng import seeded
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task = load_task(name, seed)
@@ -47,10 +47,12 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     plain = scheme.startswith("paper")
     kind: dict[str, Any] = {"key": "plain", "access": "perception"} if plain else {"access": "embedding"}
     beta = float(scheme.split()[-1]) if plain else 1.0
-    recipe = Recipe(beta=beta, guard=False, wait=0, after=False, stiff=None)
+    recipe = Recipe(
+        beta=beta, gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
+    )
     owner, stranger = (
         Watermark.draw(
-            Secret(stream.bytes(32)), reference, recipe=recipe, sampler=Sampler(lenders=None), **kind
+            Secret(stream.bytes(32)), reference, recipe=recipe, sampler=Sampler(donors=None), **kind
         )
         for stream in (public_stream(who, setting, seed) for who in ("owner", "stranger"))
     )
@@ -59,10 +61,10 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
         with seeded(seed):
             attach_head(model, 64)
     history = train(model, task, None if scheme == "unmarked" else owner, seed=seed)
-    own, other = (mark.weigh(mark.read(model)) for mark in (owner, stranger))
+    own, other = (mark.evidence(mark.read(model)) for mark in (owner, stranger))
     row = {"setting": setting, "seed": seed, "scheme": scheme, "m": owner.m, "epoch": history.best_epoch}
     row |= {"val_accuracy": round(history.best_val_acc, 4), "test_accuracy": round(history.test_acc, 4)}
-    row |= {"t": own.t, "said_ones": own.ones, "other_t": other.t, "other_ones": other.ones}
+    row |= {"t": own.matches, "said_ones": own.ones, "other_t": other.matches, "other_ones": other.ones}
     exact = {"evidence_bits": round(own.bits(), 2), "other_bits": round(other.bits(), 2)}
     return [row | (dict.fromkeys(exact, "") if plain else exact)]
 

@@ -40,10 +40,10 @@ def suspects() -> Iterator[dict[str, Any]]:
 
 def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one suspect and read it with many marks; one row per way of reading it."""
-    from invgnn.carriers import Reference, Sampler
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, parse_setting
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, parse_setting
+    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.mark import Watermark
 
     task = load_task(parse_setting(setting)[0], seed)
     reference = Reference.of(task.data)
@@ -56,7 +56,7 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     for i in range(DERIVATIONS):
         secret = Secret(public_stream("false positives", setting, seed, kind, i).bytes(32))
         how: dict[str, Any] = {"access": accesses, "classes": task.num_classes}
-        mark = Watermark.draw(secret, reference, sampler=Sampler(lenders=None), **how)
+        mark = Watermark.draw(secret, reference, sampler=Sampler(donors=None), **how)
         keys = public_stream("bit draws", setting, seed, kind, i)
         others = [keys.balanced(mark.m) for _ in range(DRAWS)]
         found = readings(mark, model, served, accesses)
@@ -100,18 +100,18 @@ def readings(mark: Any, model: Any, served: Any, accesses: tuple[Any, ...]) -> d
 
 def paid(mark: Any, ways: list[list[list[float]]]) -> list[float]:
     """For every key the log p of the best answers, times the number of tests, as `examine` has it."""
-    from invgnn import null
+    from invgnn.stats import laws
 
     declared = len(mark.readings) if len(ways) > 1 or len(ways[0]) > 1 else 1
     least = np.min([level for way in ways for level in way], axis=0).tolist()
-    return [null.log_p_times(one, declared * len(ways)) for one in least]
+    return [laws.log_p_times(one, declared * len(ways)) for one in least]
 
 
 def shuffled(model: Any, classes: int, seed: int) -> Any:
     """The model served with an empty class in front and all columns in another order."""
     import torch
 
-    from invgnn.forward import call
+    from invgnn.nn.forward import call
 
     order = np.random.default_rng(seed).permutation(classes + 1)
 
@@ -130,16 +130,16 @@ def channel_of(
 
     Inputs, features and scores from before (of a fresh model) stay: they are fixed before any direction.
     """
-    from invgnn.channel import Channel, Memory, gaussians, said_of
-    from invgnn.inputs import Inputs
     from invgnn.secret import public_stream
-    from invgnn.tasks import new_model, parse_setting
+    from invgnn.training.tasks import new_model, parse_setting
+    from invgnn.watermark.inputs import Inputs
+    from invgnn.watermark.score_channel import Baseline, ScoreChannel, gaussians, log_probabilities_of
 
     inputs = Inputs.of(task.data)
-    memory = Memory.of(new_model(task, parse_setting(setting)[1], seed + 1000), inputs)
+    memory = Baseline.of(new_model(task, parse_setting(setting)[1], seed + 1000), inputs)
     stream = public_stream("direction", setting, seed, kind)
-    first = Channel.draw(stream, marks[0].direction, inputs, FEATURES, 1.0, memory.scores)
-    scores, axes = said_of(model, inputs), first.features.axes.numpy()
+    first = ScoreChannel.draw(stream, marks[0].direction, inputs, FEATURES, 1.0, memory.scores)
+    scores, axes = log_probabilities_of(model, inputs), first.features.axes.numpy()
     followed: dict[tuple[float, ...], Any] = {}
     full, drawn = [], []
     for mark in marks:
@@ -157,17 +157,17 @@ def channel_of(
 
 def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any) -> tuple[Any, float]:
     """An unmarked model, or one marked with a secret of somebody else's."""
-    from invgnn.perception import attach_head
-    from invgnn.randomness import seeded
-    from invgnn.recipe import Recipe
+    from invgnn.nn.perception import attach_head
+    from invgnn.nn.rng import seeded
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import new_model, parse_setting
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     model = new_model(task, parse_setting(setting)[1], seed)
     foreign = Secret(public_stream("somebody else", setting, seed).bytes(32))
-    mark, recipe = None, Recipe(after=False, stiff=None)
+    mark, recipe = None, Recipe(after_task=False, weight_scale=None)
     if kind == "marked by another":
         mark = Watermark.draw(foreign, reference, access=("embedding", "logits"), recipe=recipe)
     if "head" in kind:
@@ -180,18 +180,19 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
 
 def _log_p(found: Any, key: Any) -> float:
     """The combined log p of answers; those far from every level are not worth the exact sum."""
-    from invgnn import null
+    from invgnn.stats import laws
+    from invgnn.stats.evidence import decode, evidence_of, matches
 
     answers, bits, threshold = found.carriers, key, 0.5 if found.reading.binary else None
-    said = null.decode(answers, threshold)
+    said = decode(answers, threshold)
     m = len(bits)
-    t = null.log_p_matches(null.matches(said, bits), m, int(said.sum()))
+    t = laws.log_p_matches(matches(said, bits), m, int(said.sum()))
     ranks = rankdata(answers)
     spread = math.sqrt(m**2 / 4 * ranks.var() / (m - 1)) or 1.0
     z = (ranks[bits == 1].sum() - m * (m + 1) / 4) / spread
     if z < 1.2 and t > math.log(0.2):  # the rank p is then far above 0.1 as well
         return 0.0
-    return null.log_p(answers, bits, "combined", threshold).log_p
+    return evidence_of(answers, bits, "combined", threshold).log_p
 
 
 def summary() -> str:

@@ -1,6 +1,6 @@
 """Forger curves and the whole forger suite against innocent models.
 
-    make forgers         # python benchmarks/forgers.py --into docs/forgeries.md
+    make forgers         # python benchmarks/forgers.py --into docs/results/forgeries.md
 
 Searches put carrier sets before an unmarked model and are told T. `naive` believes that matches of plain
 bits are fair coins; `real` is the evidence of the same search against keyed bits, nothing paid. Other
@@ -26,7 +26,7 @@ COLOURS = ("#4269d0", "#efb118", "#ff725c", "#3ca951", "#9c6b4e")  # told apart 
 
 def grid() -> Iterator[dict[str, Any]]:
     """Cheap forgeries first; seeds in turn."""
-    from invgnn.forgeries import Hunt, suite
+    from invgnn.attacks.forgery import Hunt, suite
 
     forgeries = sorted(suite(), key=lambda one: isinstance(one, Hunt))
     for seed in SEEDS:
@@ -36,7 +36,7 @@ def grid() -> Iterator[dict[str, Any]]:
 
 def trial(setting: str, seed: int, forgery: str) -> list[dict[str, Any]]:
     """Train an innocent model and forge against it; a search gives a row for every checkpoint."""
-    from invgnn.forgeries import Hunt, suite
+    from invgnn.attacks.forgery import Hunt, suite
 
     chosen = next(one for one in suite() if repr(one) == forgery)
     chosen.seed = seed
@@ -53,14 +53,14 @@ def trial(setting: str, seed: int, forgery: str) -> list[dict[str, Any]]:
 
 def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
     """A model trained without a mark, or one taught by another owner to perceive λ₂."""
-    from invgnn.forgeries.forgery import KEPT
-    from invgnn.perception import attach_head
-    from invgnn.randomness import seeded
-    from invgnn.recipe import Recipe
+    from invgnn.attacks.forgery.forgery import KEPT
+    from invgnn.nn.perception import attach_head
+    from invgnn.nn.rng import seeded
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task, mark = load_task(name, seed), None
@@ -69,7 +69,7 @@ def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
         with seeded(seed):
             attach_head(model, 64)
         secret = Secret(public_stream("somebody else", setting, seed).bytes(32))
-        recipe = Recipe(guard=False, wait=0, after=False, stiff=None)
+        recipe = Recipe(gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None)
         how: dict[str, Any] = {"key": "plain", "access": "perception", "sampler": KEPT}
         mark = Watermark.draw(secret, task.data, recipe=recipe, **how)
     train(model, task, mark, seed=seed, epochs=EPOCHS)
@@ -78,14 +78,14 @@ def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
 
 def curve(hunt: Any, model: Any, task: Any) -> Iterator[dict[str, Any]]:
     """The best evidence after so many audits, as the naive check and as the real one see it."""
-    from invgnn import null
+    from invgnn.stats import laws, null
 
     best = {key: hunt.hunt(hunt.ground(model, task, key)).best for key in ("plain", "keyed")}
     for queries in [n for n in CHECKPOINTS if n < hunt.budget] + [hunt.budget]:
         t, keyed = (int(best[key][queries - 1]) for key in ("plain", "keyed"))
-        naive = null.evidence_bits(null.NULLS["binomial"].log_tail(hunt.m, t))
-        real = null.evidence_bits(null.log_p_matches(keyed, hunt.m, hunt.m // 2))
-        passes = t >= null.NULLS["binomial"].tau(hunt.m, 1e-6)
+        naive = laws.evidence_bits(null.NULLS["binomial"].log_tail(hunt.m, t))
+        real = laws.evidence_bits(laws.log_p_matches(keyed, hunt.m, hunt.m // 2))
+        passes = t >= null.NULLS["binomial"].threshold(hunt.m, 1e-6)
         yield _row(queries, naive, passes, real, "not owned" if real < 80 else "owned")
 
 

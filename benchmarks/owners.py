@@ -4,7 +4,8 @@
 
 PROTEINS-GIN with the paper's head inside the model, read at `perception`, at a weight that embeds. Three
 owners mark a model each and eight read it, five of whom never marked any; `nobody` is a model without a
-mark. The table is part of docs/theory.md: `benchmarks/theory.py --summary --into docs/theory.md`.
+mark. The table is part of docs/explanation/theory.md: `benchmarks/theory.py --summary --into
+docs/explanation/theory.md`.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ def grid() -> Iterator[dict[str, Any]]:
 
 def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
     """Train one model and read it with everybody's mark, a row each."""
-    from invgnn.carriers import Carriers, Reference, Sampler
-    from invgnn.invariants import find_invariant
-    from invgnn.perception import attach_head
-    from invgnn.randomness import seeded
-    from invgnn.recipe import Recipe
+    from invgnn.graphs.invariants import find_invariant
+    from invgnn.nn.perception import attach_head
+    from invgnn.nn.rng import seeded
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.theory.uniqueness import cross_scores
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.carriers import Carriers, Reference, Sampler
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(SETTING)
     task = load_task(name, SEED)
@@ -55,8 +56,10 @@ def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
 
     def draw(owner: int) -> Watermark:
         secret = Secret(public_stream(f"owner {owner}", SETTING, SEED).bytes(32))
-        recipe = Recipe(beta=BETA, guard=False, wait=0, after=False, stiff=None)
-        how: dict[str, Any] = {"access": "perception", "sampler": Sampler(lenders=None)}
+        recipe = Recipe(
+            beta=BETA, gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
+        )
+        how: dict[str, Any] = {"access": "perception", "sampler": Sampler(donors=None)}
         return Watermark.draw(secret, reference, m=M, key=key, recipe=recipe, **how)
 
     marks = {str(owner): draw(owner) for owner in range(READERS)}
@@ -70,8 +73,8 @@ def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
             "model": model,
             "reader": score.owner,
             "m": score.m,
-            "tau": score.tau,
-            "t": score.t,
+            "tau": score.threshold,
+            "t": score.matches,
             "evidence_bits": round(score.bits, 2) if score.null == "exact" else "",
             "key_distance": "" if own is None else int((own.bits != marks[score.owner].bits).sum()),
             "test_accuracy": round(history.test_acc, 4),

@@ -61,25 +61,25 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
     """Train one model, read it and three edited copies."""
     import time
 
-    from invgnn import recipe, teaching
-    from invgnn.carriers import Sampler
-    from invgnn.edits import FineTune, Prune, Quantise
-    from invgnn.recipe import Recipe
+    from invgnn.attacks.edits import FineTune, Prune, Quantise
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark import losses, recipe, teaching
+    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task = load_task(name, SEED)
-    recipe.NAT_SHARE, teaching.SCORE_WEIGHT = scores(variant, task.level)
+    losses.NAT_SHARE, teaching.SCORE_WEIGHT = scores(variant, task.level)
     changes = dict(VARIANTS.get(variant, {}))
     m = changes.pop("m", 128)
     if "ratio" in changes:
         changes["ratio"] = changes["ratio"][task.level]
     secret = Secret(public_stream("recipe study", setting).bytes(32))
-    kept = Sampler(lenders=None)
-    recipe = Recipe(after=False, stiff=None, **changes)
+    kept = Sampler(donors=None)
+    recipe = Recipe(after_task=False, weight_scale=None, **changes)
     mark = Watermark.draw(secret, task.data, m=m, recipe=recipe, sampler=kept)
     model = new_model(task, backbone, SEED)
     start = time.perf_counter()
@@ -90,7 +90,7 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
     suspects = {"unedited": model} | {n: edit(model, task) for n, edit in edits.items()}
     for label, suspect in suspects.items():
         for access in ("embedding", "logits"):
-            row[f"{label} {access}"] = round(mark.weigh(mark.read(suspect, access)).bits(), 1)
+            row[f"{label} {access}"] = round(mark.evidence(mark.read(suspect, access)).bits(), 1)
     return [row]
 
 

@@ -20,23 +20,26 @@ from strength import begin
 from torch import nn
 from torch_geometric.loader import DataLoader
 
-from invgnn import attacks, edits
-from invgnn.attacks import Attack, Collude, Endpoint
-from invgnn.batches import accuracy
-from invgnn.carriers import Sampler
-from invgnn.context import FORMAT
-from invgnn.edits import Edit
-from invgnn.edits.layers import fresh_twin
-from invgnn.examine import examine
-from invgnn.models import load_model, save_model
-from invgnn.provenance import digest_model
-from invgnn.recipe import Recipe
-from invgnn.stress import RELEASED, Row, knowledge, stress
-from invgnn.tasks import Task, load_task, parse_setting
+from invgnn.attacks import edits, registry
+from invgnn.attacks.attack import Attack
+from invgnn.attacks.denial import Endpoint
+from invgnn.attacks.edits import Edit
+from invgnn.attacks.removal import Collude
+from invgnn.audit.examine import examine
+from invgnn.audit.provenance import digest_model
+from invgnn.nn.layers import fresh_twin
+from invgnn.nn.model_file import load_model, save_model
+from invgnn.stress_test.rows import Row
+from invgnn.stress_test.run import RELEASED, knowledge, stress
 from invgnn.theory.margins import signed_margins, squash
-from invgnn.training import train
+from invgnn.training.batching import accuracy
+from invgnn.training.tasks import Task, load_task, parse_setting
+from invgnn.training.trainer import train
 from invgnn.version import __version__
-from invgnn.watermark import Watermark
+from invgnn.watermark.carriers import Sampler
+from invgnn.watermark.context import FORMAT
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 
 COLLUDE = "average of 2 copies"
 
@@ -126,7 +129,7 @@ class Watched(Edit):
 
 def names() -> list[str]:
     """Every row of the benchmark, in the order of the tables."""
-    return [RELEASED, *map(repr, edits.suite()), *map(repr, attacks.suite()), COLLUDE, REFRESH]
+    return [RELEASED, *map(repr, edits.suite()), *map(repr, registry.suite()), COLLUDE, REFRESH]
 
 
 def find(name: str, setting: str, seed: int) -> Edit:
@@ -135,7 +138,7 @@ def find(name: str, setting: str, seed: int) -> Edit:
         return Refresh(owned(setting, seed).mark, seed)
     if name == COLLUDE:
         return Collude(owned(setting, seed, "another licensee").model)
-    return next(change for change in (*edits.suite(), *attacks.suite()) if repr(change) == name)
+    return next(change for change in (*edits.suite(), *registry.suite()) if repr(change) == name)
 
 
 def kind_of(change: Edit) -> str:
@@ -189,7 +192,7 @@ def _reading(mark: Watermark, made: nn.Module, row: Row, access: Any) -> dict[st
     margins = signed_margins(squash(answers), mark.bits)
     values = (
         round(found.evidence, 2),
-        *(found.t, found.m, found.tau, found.headroom),
+        *(found.matches, found.m, found.threshold, found.headroom),
         *(round(float(v), 4) for v in (found.wm_acc, found.gamma, margins.mean(), found.margin)),
     )
     return {"access": access} | dict(zip(names, values, strict=True)) | {"certain": found.certain}

@@ -1,6 +1,6 @@
 """What every edit and attack leaves of a mark, and of the task, on five settings and three seeds.
 
-    make robustness      # run what is missing, draw the figures, fill docs/robustness.md
+    make robustness      # run what is missing, draw the figures, fill docs/results/robustness.md
 
     --settings Cora/SGC Cora/GCN    only these      --changes prune KD-kill   names that start so
     --seeds 41                      only these      --rows FILE               another results file

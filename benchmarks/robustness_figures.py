@@ -1,4 +1,4 @@
-"""The figures of docs/robustness.md, from the kept rows, as SVG.
+"""The figures of docs/results/robustness.md, from the kept rows, as SVG.
 
 make robustness-figures
 """
@@ -40,7 +40,7 @@ KILLSHOTS = ("channel scrub 40%", "zero last layer", "KD-kill", "FT-clean 20 epo
 FAMILIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "prune, round, add noise": ("#56b4e9", "o", ("prune", "8-", "4-", "fp16", "bf16", "noise", "re-est")),
     "permute, rescale, widen": ("#0072b2", "D", ("permute", "rescale", "idle")),
-    "fine-tune": ("#e69f00", "s", ("fine-tune", "retrain", "FT-clean", "soften")),
+    "fine-tune": ("#e69f00", "s", ("fine-tune", "retrain", "FT-clean", "unscale weights")),
     "distil, extract": ("#d55e00", "v", ("distil", "extract", "KD-kill")),
     "scrub, zero": ("#000000", "X", ("channel scrub", "zero")),
     "overwrite, unlearn": ("#cc79a7", "P", ("overwrite", "unlearn")),

@@ -88,8 +88,8 @@ def removed(table: Table, setting: str, change: str) -> list[str]:
 
 def refuses(table: Table, setting: str, change: str) -> bool:
     """Whether, at every seed, carriers were refused so often that a verdict at α = 10⁻⁶ says so."""
-    from invgnn.examine import Refusal
-    from invgnn.watermark import ORDINARY
+    from invgnn.audit.examine import Refusal
+    from invgnn.watermark.mark import ORDINARY
 
     rows = table.get((setting, change, "logits"), [])
     counts = [(re.search(r"refused (\d+) carriers, (\d+) others", r["note"]), r.get("m")) for r in rows]

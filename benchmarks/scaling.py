@@ -1,6 +1,6 @@
 """What each part costs and how it grows, and how much faster two workers are than one.
 
-    make bench-scaling                      # python benchmarks/scaling.py --into docs/past-one-machine.md
+    make bench-scaling                      # python benchmarks/scaling.py --into docs/results/scaling.md
     python benchmarks/scaling.py workers    # only what grows with the workers anew
 
 Each part is measured at two sizes in one thread; what it leads to at a million graphs or a billion edges is
@@ -37,10 +37,10 @@ Parts = dict[str, Callable[[], Any]]
 
 def data_set(size: int) -> Parts:
     """Reading graphs, and the statistics that carriers are compared with; PROTEINS, repeated."""
-    from invgnn.carriers import Reference, Sampler
-    from invgnn.graphs import Graphs
-    from invgnn.invariants import find_invariant
-    from invgnn.tasks import load_task
+    from invgnn.graphs.disjoint_union import Graphs
+    from invgnn.graphs.invariants import find_invariant
+    from invgnn.training.tasks import load_task
+    from invgnn.watermark.carriers import Reference, Sampler
 
     graphs = load_task("PROTEINS").graphs
     items = (graphs * -(-size // len(graphs)))[:size]
@@ -63,10 +63,10 @@ def one_graph(size: int) -> Parts:
     import torch
     from torch_geometric.data import Data
 
-    from invgnn.carriers import SUBGRAPHS
-    from invgnn.graphs import Graphs
-    from invgnn.rewiring import sample_subgraphs
+    from invgnn.graphs.disjoint_union import Graphs
+    from invgnn.graphs.rewiring import sample_subgraphs
     from invgnn.secret import public_stream
+    from invgnn.watermark.carriers import SUBGRAPHS
 
     ends = np.random.default_rng(0).integers(0, size // 10, (2, size))
     both = torch.from_numpy(np.concatenate([ends, ends[::-1]], axis=1))
@@ -84,12 +84,12 @@ def marks(m: int) -> Parts:
     import numpy as np
     from torch.nn.functional import cross_entropy
 
-    from invgnn import null
-    from invgnn.batches import Collated
-    from invgnn.carriers import Reference
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model
-    from invgnn.watermark import Watermark
+    from invgnn.stats.evidence import evidence_of
+    from invgnn.training.batching import Collated
+    from invgnn.training.tasks import load_task, new_model
+    from invgnn.watermark.carriers import Reference
+    from invgnn.watermark.mark import Watermark
 
     task, secret = load_task("PROTEINS"), Secret(public_stream("scaling", m).bytes(32))
     reference = Reference.of(task.data)
@@ -99,7 +99,7 @@ def marks(m: int) -> Parts:
 
     def marked() -> None:
         joint = mark.mix(batch)
-        joint.guard(cross_entropy(joint(model), batch.y)).backward()
+        joint.joint_loss(cross_entropy(joint(model), batch.y)).backward()
 
     return {
         "drawing carriers": lambda: Watermark.draw(secret, reference, m=m),
@@ -108,7 +108,7 @@ def marks(m: int) -> Parts:
         ).backward(),
         "a training step with them": marked,
         "an audit": lambda: mark.read(model),
-        "an exact p-value of T": lambda: null.log_p(answers, mark.bits, "matches"),
+        "an exact p-value of T": lambda: evidence_of(answers, mark.bits, "matches"),
         "another secret's bits": lambda: secret.derive("bits", "scaling").balanced(m),
     }
 
@@ -117,8 +117,8 @@ def large_graph(nodes: int) -> Parts:
     """λ₂ of one sparse graph with five edges a node."""
     import numpy as np
 
-    from invgnn.graphs import Graphs
-    from invgnn.invariants import find_invariant
+    from invgnn.graphs.disjoint_union import Graphs
+    from invgnn.graphs.invariants import find_invariant
 
     ends = np.sort(np.random.default_rng(0).integers(0, nodes, (5 * nodes, 2)), axis=1)
     one = Graphs(np.array([0, nodes]), np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0))
@@ -160,15 +160,15 @@ def peak(run: Callable[[], Any]) -> int:
 
 def training(seed: int) -> list[dict[str, Any]]:
     """One short training with a mark, as the benchmarks run hundreds of."""
-    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import motif_task, new_model
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import motif_task, new_model
+    from invgnn.training.trainer import train
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     task = motif_task(41, 200)
     secret = Secret(public_stream("scaling", seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, m=64, recipe=Recipe(after=False))
+    mark = Watermark.draw(secret, task.data, m=64, recipe=Recipe(after_task=False))
     seen = train(new_model(task, "GIN", seed), task, mark, epochs=EPOCHS, seed=seed)
     return [{"seed": seed, "accuracy": seen.test_acc}]
 
@@ -179,7 +179,7 @@ def swept(began: float, workers: int, cluster: str | None = None) -> tuple[float
     The first of a worker waits for imports; the clock of the others starts when every worker has handed one
     in. What that moment was later than `began` by, less one training, is the start.
     """
-    from invgnn.sweep import sweep
+    from invgnn.bench.sweep import sweep
 
     grid = [{"seed": seed} for seed in range(workers + TRAININGS)]
     with tempfile.TemporaryDirectory() as folder:

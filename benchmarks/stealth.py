@@ -36,18 +36,18 @@ def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
     import numpy as np
     import torch
 
-    from invgnn.carriers import Carriers, Reference, Sampler
-    from invgnn.forward import to_batch
-    from invgnn.graphs import Graphs
+    from invgnn.graphs.disjoint_union import Graphs
+    from invgnn.nn.forward import to_batch
     from invgnn.secret import public_stream
-    from invgnn.tasks import Task, load_task, new_model
-    from invgnn.training import train
+    from invgnn.training.tasks import Task, load_task, new_model
+    from invgnn.training.trainer import train
+    from invgnn.watermark.carriers import Carriers, Reference, Sampler
 
     whole = Reference.of(load_task(setting, seed).data)
     order = np.random.default_rng(seed).permutation(len(whole.graphs))
     # Nobody's carriers are rewired from graphs that are asked about, nor both from the same.
     parts = [whole.graphs.take(np.sort(part)) for part in np.array_split(order, 4)]
-    sampler = Sampler(lenders=KINDS[features], size_quantile=0.5)
+    sampler = Sampler(donors=KINDS[features], size_quantile=0.5)
     thief, owner = (
         Carriers.draw(
             Reference(part, whole.level), SIZE, public_stream("stealth", who, seed), sampler
@@ -91,7 +91,7 @@ def _trained(model: Any) -> Any:
     """The odds that a trained detector gives."""
     import torch
 
-    from invgnn.forward import to_batch
+    from invgnn.nn.forward import to_batch
 
     def odds(graphs: Any) -> Any:
         batch = to_batch(graphs)

@@ -52,17 +52,17 @@ def access_of(setting: str, kind: str) -> tuple[str, ...]:
 
 def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -> tuple[Any, Any, Any]:
     """The task, an owner's mark and a model that has learnt nothing yet."""
-    from invgnn.carriers import Sampler
-    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task, levels = load_task(name, seed), access_of(setting, kind)
     secret = Secret(public_stream(owner, setting, seed).bytes(32))
-    sampler = Sampler(lenders=None) if kind == "kept" else None
-    recipe = Recipe(after=False, stiff=None) if kind in ("alongside", "kept") else None
+    sampler = Sampler(donors=None) if kind == "kept" else None
+    recipe = Recipe(after_task=False, weight_scale=None) if kind in ("alongside", "kept") else None
     how: dict[str, Any] = {"access": levels, "sampler": sampler, "recipe": recipe}
     mark = Watermark.draw(secret, task.data, classes=task.num_classes, **how)
     return task, mark, new_model(task, backbone, seed)
@@ -72,9 +72,9 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one model and read it, and its edited copies, with its owner's mark."""
     import time
 
-    from invgnn.batches import accuracy
-    from invgnn.edits import Cast, FineTune, Prune, Quantise
-    from invgnn.training import planned, train
+    from invgnn.attacks.edits import Cast, FineTune, Prune, Quantise
+    from invgnn.training.batching import accuracy
+    from invgnn.training.trainer import planned, train
 
     task, mark, model = begin(setting, seed, kind)
     levels = access_of(setting, kind)
@@ -85,10 +85,10 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     about = {"m": mark.m, "epoch": history.best_epoch, "seconds": round(time.perf_counter() - start)}
 
     def row(edit: str, suspect: Any) -> dict[str, Any]:
-        found = {a: mark.weigh(mark.read(suspect, a)) for a in levels}
+        found = {a: mark.evidence(mark.read(suspect, a)) for a in levels}
         read = {f"{a}_{what}": "" for a in ("embedding", "logits", "labels") for what in ("t", "bits")}
         for a, evidence in found.items():
-            read |= {f"{a}_t": evidence.t, f"{a}_bits": round(evidence.bits(), 2)}
+            read |= {f"{a}_t": evidence.matches, f"{a}_bits": round(evidence.bits(), 2)}
         shares = {"val_accuracy": task.val, "test_accuracy": task.test}
         return {
             **key,

@@ -53,7 +53,7 @@ def _calibration(setting: str) -> dict[str, Any]:
         "beta_certified": _short(found.certified),
         "beta_paper": _short(found.paper),
         "chosen_beta": _short(found.chosen.beta),
-        "chosen_t": found.chosen.t,
+        "chosen_t": found.chosen.matches,
         "chosen_bits": _short(found.chosen.bits),
         "chosen_standing": found.chosen.theorem.standing,
         "chosen_inside": found.chosen.theorem.inside,
@@ -67,19 +67,19 @@ def _marked(setting: str) -> dict[str, Any]:
     """Theorems 2 to 4 on a model marked with the defaults."""
     import numpy as np
 
-    from invgnn.carriers import Reference, Sampler
-    from invgnn.invariants import find_invariant
-    from invgnn.recipe import Recipe
+    from invgnn.graphs.invariants import find_invariant
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model, parse_setting
     from invgnn.theory.hamming import HammingLaw
     from invgnn.theory.intervals import bound_share
     from invgnn.theory.mixing import mixing_of
     from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
     from invgnn.theory.thief import steal
     from invgnn.theory.uniqueness import cross_scores, p_min
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task = load_task(name, SEED)
@@ -89,7 +89,10 @@ def _marked(setting: str) -> dict[str, Any]:
 
     def draw(owner: str) -> Watermark:
         secret = Secret(public_stream(owner, setting, SEED).bytes(32))
-        how: dict[str, Any] = {"sampler": Sampler(lenders=None), "recipe": Recipe(after=False, stiff=None)}
+        how: dict[str, Any] = {
+            "sampler": Sampler(donors=None),
+            "recipe": Recipe(after_task=False, weight_scale=None),
+        }
         return Watermark.draw(secret, reference, access=_access(setting), **how)
 
     mark, model = draw("owner"), new_model(task, backbone, SEED)
@@ -112,13 +115,13 @@ def _marked(setting: str) -> dict[str, Any]:
         "p_plain": _short(float(plain.mean())),
         "p_min": _short(least),
         "log2_collision": _short(HammingLaw(mark.m, least).log_collision / np.log(2)),
-        "others_t": max(score.t for score in others),
+        "others_t": max(score.matches for score in others),
         **radii,
         "weights_norm": _short(noise.norm(dict(model.named_parameters()))),
         "thief_found": theft.found,
         "thief_changes": theft.changed,
         "thief_of": theft.parameters,
-        "thief_t": theft.t[1],
+        "thief_t": theft.matches[1],
         "thief_bits": _short(theft.bits[1]),
         "thief_points": _short(100 * (theft.acc[1] - theft.acc[0])),
     }
@@ -128,7 +131,7 @@ def _robustness(model: Any, mark: Any, task: Any) -> dict[str, Any]:
     """Theorem 2: margins, worst drift, budgets."""
     from functools import partial
 
-    from invgnn.edits import Distil, FineTune, Prune, Quantise
+    from invgnn.attacks.edits import Distil, FineTune, Prune, Quantise
     from invgnn.theory.robustness import robustness_constants
 
     edits = [Prune(0.2), Prune(0.4), Prune(0.5), Quantise(8), Quantise(4), FineTune(20, 1e-3)]
@@ -140,7 +143,7 @@ def _robustness(model: Any, mark: Any, task: Any) -> dict[str, Any]:
     rows = {row.edit: row for row in found.rows}
     tuned = rows["fine-tune 20 epochs at 0.001"]
     return {
-        "t": found.t,
+        "t": found.matches,
         "kappa_unsigned": _short(found.kappa_unsigned),
         "kappa_signed": _short(found.kappa_signed),
         "headroom": found.headroom,
@@ -150,10 +153,10 @@ def _robustness(model: Any, mark: Any, task: Any) -> dict[str, Any]:
         "c_distill": _short(found.slopes.c_distill),
         "pruned_gamma": _short(rows["prune 50%"].gamma),
         "pruned_certain": rows["prune 50%"].certain,
-        "pruned_t": rows["prune 50%"].t,
+        "pruned_t": rows["prune 50%"].matches,
         "tuned_gamma": _short(tuned.gamma),
         "tuned_certain": tuned.certain,
-        "tuned_t": tuned.t,
+        "tuned_t": tuned.matches,
         "tuned_budget": _short(tuned.budget.value),
         "tuned_standing": tuned.budget.standing,
         "vacuous": sum(row.budget.standing == "vacuous" for row in found.rows),

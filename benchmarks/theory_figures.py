@@ -1,4 +1,4 @@
-"""The figures of docs/theory.md, as SVG.
+"""The figures of docs/explanation/theory.md, as SVG.
 
 make theory-figures
 """
@@ -37,9 +37,11 @@ def thresholds(ax: Axes) -> None:
     for name, group in groupby(rows(ms), key=lambda row: row.null):
         found = list(group)
         unsound = "" if all(row.sound for row in found) else ", unsound"
-        ax.plot(ms, [row.tau / row.m for row in found], "-", label=name + unsound)
+        ax.plot(ms, [row.threshold / row.m for row in found], "-", label=name + unsound)
     printed = paper_table()
-    ax.plot([row.m for row in printed], [row.tau / row.m for row in printed], "kx", label="paper's table")
+    ax.plot(
+        [row.m for row in printed], [row.threshold / row.m for row in printed], "kx", label="paper's table"
+    )
     ax.set(xlabel="carriers m", ylabel="share of bits needed at α = 10⁻⁶")
     ax.legend(frameon=False)
 
@@ -58,18 +60,18 @@ def effort(ax: Axes) -> None:
 
 def radius(ax: Axes) -> None:
     """Evidence that survives every change of the weights within a radius: Cora-GCN, seed 41."""
-    from invgnn.carriers import Sampler
-    from invgnn.recipe import Recipe
     from invgnn.secret import Secret, public_stream
-    from invgnn.tasks import load_task, new_model
     from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
-    from invgnn.training import train
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task, new_model
+    from invgnn.training.trainer import train
+    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     task = load_task("Cora", 41)
     secret = Secret(public_stream("owner", "Cora/GCN", 41).bytes(32))
-    recipe = Recipe(after=False, stiff=None)
-    mark = Watermark.draw(secret, task.data, sampler=Sampler(lenders=None), recipe=recipe)
+    recipe = Recipe(after_task=False, weight_scale=None)
+    mark = Watermark.draw(secret, task.data, sampler=Sampler(donors=None), recipe=recipe)
     model = new_model(task, "GCN", 41)
     train(model, task, mark, seed=41)
     for sigma in (0.1, 0.3, 1.0):

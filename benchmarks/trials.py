@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from invgnn.results import missing
-from invgnn.results import read_rows as read
-from invgnn.sweep import sweep
+from invgnn.bench.sweep import sweep
+from invgnn.storage.tables import missing
+from invgnn.storage.tables import read_rows as read
 
 __all__ = ["RESULTS", "main", "parser", "read", "run", "show"]
 RESULTS = Path(__file__).parent / "results"

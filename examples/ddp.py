@@ -41,7 +41,7 @@ def main(epochs=20):
         for batch in DataLoader(task.data, batch_size=32, sampler=sampler):
             batch = batch.to(device)
             joint = mark.mix(batch)  # the carriers ride along on every process
-            loss = joint.guard(cross_entropy(joint(net), batch.y))  # of all processes' gradients
+            loss = joint.joint_loss(cross_entropy(joint(net), batch.y))  # of all processes' gradients
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -35,7 +35,7 @@ def main(epochs=20):
             loss = cross_entropy(scores, batch.y) + joint.loss()  # ... and this is the mark
             loss.backward()
             optimiser.step()
-    invgnn.stiffen(model, batch)  # the same function with larger weights: fine-tuning turns them less
+    invgnn.scale_weights(model, batch)  # the same function with larger weights: fine-tuning turns them less
 
     print(invgnn.verify(model, mark))
     served = lambda batch: model(batch.x, batch.edge_index, batch.batch).softmax(-1).round(decimals=2)  # noqa: E731

@@ -6,7 +6,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import stochastic_blockmodel_graph
 
 import invgnn
-from invgnn.randomness import seeded
+from invgnn.nn.rng import seeded
 
 
 class MyNodeNet(torch.nn.Module):
@@ -42,7 +42,7 @@ def main(epochs=200):
     for _ in range(epochs):
         optimiser.zero_grad()
         loss = cross_entropy(model(data.x, data.edge_index)[train], data.y[train])
-        loss = mark.guard(model, loss)  # the new line
+        loss = mark.joint_loss(model, loss)  # the new line
         loss.backward()
         optimiser.step()
 

@@ -19,13 +19,13 @@ with warnings.catch_warnings():  # PyG itself compiles in ways that torch has co
     from torch_geometric.data import Data
 
 from drawn import Lcg
-from invgnn.carriers import Reference
 from invgnn.errors import DataError
-from invgnn.graphs import Graphs
-from invgnn.randomness import seeded
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.rng import seeded
 from invgnn.secret import Secret
-from invgnn.tasks import Task, load_task
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import Task, load_task
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.mark import Watermark
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 if "INVGNN_DATA" not in os.environ and SHARED.is_dir():

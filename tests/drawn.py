@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from invgnn.graphs import Graphs
+from invgnn.graphs.disjoint_union import Graphs
 
 
 class Lcg:

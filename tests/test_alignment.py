@@ -12,15 +12,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invgnn import null
-from invgnn.alignment import assign, in_order, select
-from invgnn.carriers import Reference
-from invgnn.examine import examine
+from invgnn.audit.examine import examine
+from invgnn.audit.verify import verify
+from invgnn.readout.alignment import assign, in_order, select
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.stats import laws
+from invgnn.stats.evidence import evidence_of
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.mark import Watermark
 
 
 def scores(labels, classes, rng, noise=1.0):
@@ -95,7 +96,7 @@ def test_two_ways_and_two_levels_are_paid_for_by_enumeration(seed):
     answers[3] = -answers[0]  # the other way to read two columns
     keys = np.array([[i in ones for i in range(m)] for ones in itertools.combinations(range(m), m // 2)])
     p = [
-        math.exp(null.log_p_times(min(null.log_p(one, key.astype(int)).log_p for one in answers), 4))
+        math.exp(laws.log_p_times(min(evidence_of(one, key.astype(int)).log_p for one in answers), 4))
         for key in keys
     ]
     for u in sorted(set(p)):
@@ -114,7 +115,7 @@ def innocent(motifs):
             secret = Secret(bytes([seed, number] * 16))
             mark = Watermark.draw(secret, reference, m=32, access=("embedding", "logits", "labels"))
             for name, suspect in formats(model).items():
-                found.setdefault(name, []).append(null.p_of(examine(mark, suspect).log_p))
+                found.setdefault(name, []).append(laws.p_of(examine(mark, suspect).log_p))
     return found
 
 
@@ -190,7 +191,7 @@ def test_the_verdict_says_how_columns_were_read(marked):
     mark, model = marked
     plain, rolled = (verify(formats(model)[name], mark) for name in ("probabilities", "rolled"))
     assert (plain.columns, rolled.columns) == (None, (1, 0))
-    assert (plain.tried, rolled.tried) == (2, 4)
+    assert (plain.tests, rolled.tests) == (2, 4)
     assert "read as classes in the order 1, 0" in str(rolled)
     assert rolled.to_json()["columns"] == (1, 0)
 

@@ -15,55 +15,56 @@ import pytest
 import torch
 from torch import nn
 
-import invgnn.attacks
-from invgnn import edits, null
-from invgnn.attacks import (
-    FORMS,
-    Attack,
+import invgnn.attacks.denial
+import invgnn.attacks.removal
+from invgnn.attacks import edits
+from invgnn.attacks.attack import Attack, Knowledge
+from invgnn.attacks.denial import FORMS, Endpoint, Format, Refuse, Serve, Serving
+from invgnn.attacks.denial.refuse import Wary
+from invgnn.attacks.edits import FineTune, IdleUnit, PermuteUnits, PruneChannels, RescaleUnits
+from invgnn.attacks.own_marks import own_marks, own_secret
+from invgnn.attacks.registry import find_attacks, pick, pick_all, slug, suite
+from invgnn.attacks.removal import (
     ChannelScrub,
     Collude,
-    Endpoint,
     Extract,
-    Format,
     FTClean,
     KDKill,
     Overwrite,
-    Refuse,
-    Serve,
-    Serving,
-    Soften,
     Unlearn,
+    UnscaleWeights,
     ZeroHead,
     extract,
-    find_attacks,
-    suite,
 )
-from invgnn.attacks.attack import Knowledge
-from invgnn.attacks.refuse import Wary
-from invgnn.attacks.registry import pick, pick_all, slug
-from invgnn.attacks.rival import own_marks, own_secret
-from invgnn.attacks.scrub import use
-from invgnn.attacks.unlearn import neutral
-from invgnn.batches import accuracy
-from invgnn.carriers import Reference
-from invgnn.edits import FineTune, IdleUnit, PermuteUnits, PruneChannels, RescaleUnits
-from invgnn.edits.layers import last_layer, scores, some_inputs
+from invgnn.attacks.removal.scrub import use
+from invgnn.attacks.removal.unlearn import neutral
+from invgnn.audit.verify import verify
 from invgnn.errors import EditError, ParameterError, SuspectError
-from invgnn.forward import observe, to_batch
-from invgnn.graphs import Graphs
-from invgnn.perception import attach_head
-from invgnn.randomness import seeded
-from invgnn.reading import Reading, log_scores, pooled
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.forward import observe, to_batch
+from invgnn.nn.hidden_units import hidden_units
+from invgnn.nn.observation import log_scores
+from invgnn.nn.perception import attach_head
+from invgnn.nn.rng import seeded
+from invgnn.readout.reading import Reading, pooled
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
+from invgnn.stats.evidence import evidence_of
 from invgnn.testing import check_edit
-from invgnn.training import train
-from invgnn.units import hidden_units
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.training.batching import accuracy, last_layer, scores, some_inputs
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.mark import Watermark
 
 ATTACKS = [
-    *(ChannelScrub(0.3), ZeroHead(), ZeroHead("perception"), KDKill(epochs=1), FTClean(1), Soften(1)),
+    *(
+        ChannelScrub(0.3),
+        ZeroHead(),
+        ZeroHead("perception"),
+        KDKill(epochs=1),
+        FTClean(1),
+        UnscaleWeights(1),
+    ),
     *(Overwrite(m=8, epochs=1), Unlearn(2, 8, epochs=1)),
     *(Extract(0.5, epochs=1), Extract(1.0, "labels", student="half", epochs=1)),
     *(Serve(digits=2), Serve(top=True), Serve(temperature=10), Serve(noise=0.5, digits=3)),
@@ -113,8 +114,9 @@ def test_every_attack_keeps_the_contract_of_edits(attack, both, unchanged):
 
 
 def kinds():
-    for module in pkgutil.iter_modules(invgnn.attacks.__path__):
-        __import__(f"invgnn.attacks.{module.name}")
+    for package in (invgnn.attacks.removal, invgnn.attacks.denial):
+        for module in pkgutil.iter_modules(package.__path__):
+            __import__(f"{package.__name__}.{module.name}")
     held = [value for name, module in sys.modules.items() if name.startswith("invgnn.attacks")
             for value in vars(module).values()]  # fmt: skip
     found = {kind for kind in held if inspect.isclass(kind) and issubclass(kind, Attack)}
@@ -123,7 +125,10 @@ def kinds():
 
 def test_every_attack_there_is_runs_through_the_contract():
     assert kinds() == {*map(type, ATTACKS)} == {*map(type, suite(nn.Linear(1, 1)))}
-    assert {kind.__name__ for kind in kinds()} < {*invgnn.attacks.__all__}
+    assert {kind.__name__ for kind in kinds()} < {
+        *invgnn.attacks.removal.__all__,
+        *invgnn.attacks.denial.__all__,
+    }
 
 
 OWNERS = ("Watermark", "Secret", "Carriers", "Graphs", "Answers", "Verdict", "bits")
@@ -269,7 +274,7 @@ def test_overwriting_embeds_the_thiefs_mark(web):
     attack = Overwrite(m=16, epochs=40)
     mark = attack.own_mark(model, web)
     assert mark.secret == own_secret(0) != own_secret(1)
-    before, after = (mark.weigh(mark.read(net)).t for net in (model, attack(model, web)))
+    before, after = (mark.evidence(mark.read(net)).matches for net in (model, attack(model, web)))
     assert before < 14 <= after
     assert [reading.access for reading in mark.readings] == ["embedding", "logits"]
     flat = Overwrite(m=8).own_mark(new_model(web, "SGC", 0), web)
@@ -326,8 +331,8 @@ def asked(monkeypatch):
     """Which inputs the teacher of the last extraction was asked about."""
     seen = []
 
-    def watched(teacher, task, share):
-        lessons = extract.ask_teacher.__wrapped__(teacher, task, share)
+    def watched(teacher, task, share, **options):
+        lessons = extract.ask_teacher.__wrapped__(teacher, task, share, **options)
         seen.append(lessons.asked.nonzero().view(-1))
         return lessons
 
@@ -411,7 +416,7 @@ def test_temperature_changes_no_order(motifs, draw):
     """Of two classes, the projection is one log-odds, and ranks see its order alone."""
     model, mark = small(motifs), draw(access="logits")
     plain, warm = (mark.read(net) for net in (model, Serve(temperature=10)(model, motifs).serve))
-    assert mark.weigh(warm).log_p == pytest.approx(mark.weigh(plain).log_p)
+    assert mark.evidence(warm).log_p == pytest.approx(mark.evidence(plain).log_p)
     assert warm.carriers.std() == pytest.approx(plain.carriers.std() / 10)
 
 
@@ -492,7 +497,7 @@ def unaligned_bits(serve, mark, classes):
     order, log_probabilities = mark._order, mark.ask(serve).logs[:, :classes].numpy()
     said = np.empty(len(order))
     said[order] = log_probabilities @ mark.direction("logits", classes).numpy()
-    return null.log_p(said[: mark.m], mark.bits, mark.context["statistic"], None).bits()
+    return evidence_of(said[: mark.m], mark.bits, mark.context["statistic"], None).bits()
 
 
 def test_a_form_takes_at_most_the_bit_that_finding_it_costs(marked):
@@ -528,7 +533,7 @@ def test_an_idle_unit_takes_no_evidence(marked):
     wide = IdleUnit()(model, task)
     for access in ("embedding", "logits"):
         one, other = (mark.read(net, access) for net in (model, wide))
-        assert mark.weigh(other).bits() == pytest.approx(mark.weigh(one).bits())
+        assert mark.evidence(other).bits() == pytest.approx(mark.evidence(one).bits())
     assert accuracy(wide, task, task.test) == accuracy(model, task, task.test)
 
 
@@ -623,8 +628,8 @@ def test_names_on_a_command_line():
 
 
 PLUGIN = """
-from invgnn.attacks import FTClean
-from invgnn.edits import Prune
+from invgnn.attacks.removal import FTClean
+from invgnn.attacks.edits import Prune
 longer, edit = (lambda: FTClean(500)), Prune(0.1)
 """
 
@@ -642,7 +647,7 @@ def test_plugins_come_after_the_suite(tmp_path, monkeypatch):
     points.write_text("[invgnn.attacks]\na = thieving:edit\n")
     with pytest.raises(EditError, match="a Prune, not an Attack") as caught:
         find_attacks()
-    assert "invgnn.attacks.Attack" in caught.value.advice
+    assert "invgnn.attacks.attack.Attack" in caught.value.advice
     sys.modules.pop("thieving")
 
 
@@ -683,7 +688,7 @@ def test_senseless_attacks(make):
 
 
 def test_the_page_on_adding_an_attack_works():
-    page = Path(__file__).parents[1] / "docs" / "adding-an-attack.md"
+    page = Path(__file__).parents[1] / "docs" / "how-to/add-an-attack.md"
     code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     space: dict[str, object] = {}
     exec(code, space)  # noqa: S102  # our own page

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
-from invgnn.carriers import Reference, Sampler
+from invgnn.audit.verify import verify
 from invgnn.errors import (
     DataError,
     ExistingFileError,
@@ -16,14 +16,15 @@ from invgnn.errors import (
     ParameterError,
     SuspectError,
 )
-from invgnn.graphs import Graphs
-from invgnn.models import GIN, load_model, save_model
-from invgnn.recipe import Recipe
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.backbones import GIN
+from invgnn.nn.model_file import load_model, save_model
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.carriers import Reference, Sampler
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 
 SECRET = Secret(bytes(32))
 
@@ -194,7 +195,7 @@ def test_levels_outside_the_open_interval(mark, alpha):
 
 @pytest.mark.parametrize("tried", [0, -1])
 def test_at_least_one_was_tried(mark, tried):
-    refused(ParameterError, lambda: verify(lambda b: scores(b, 2), mark, tried=tried))
+    refused(ParameterError, lambda: verify(lambda b: scores(b, 2), mark, suspects=tried))
 
 
 SETTINGS = [
@@ -212,22 +213,19 @@ SETTINGS = [
     (Recipe, {"loss": "hinge"}),
     (Recipe, {"beta": -1.0}),
     (Recipe, {"beta": float("nan")}),
-    (Recipe, {"noise": -0.1, "joint": False}),
-    (Recipe, {"simulate": -1, "joint": False}),
+    (Recipe, {"warmup_steps": -1}),
     (Recipe, {"ratio": 0.0}),
-    (Recipe, {"wait": 0.5}),
-    (Recipe, {"wait": -1}),
+    (Recipe, {"warmup_steps": 0.5}),
     (Recipe, {"cap": 0.0}),
-    (Recipe, {"cap": 1.0, "guard": False}),
-    (Recipe, {"extra": -1}),
+    (Recipe, {"cap": 1.0, "gradient_projection": False}),
+    (Recipe, {"score_shift": -1.0}),
     (Recipe, {"ratio": 1.0}),
     (Recipe, {"every": 0}),
     (Recipe, {"every": 1.5}),
     (Recipe, {"every": True}),
-    (Sampler, {"lenders": 2.5}),
-    (Sampler, {"lenders": True}),
-    (Recipe, {"noise": 0.1}),
-    (Recipe, {"simulate": 1}),
+    (Sampler, {"donors": 2.5}),
+    (Sampler, {"donors": True}),
+    (Recipe, {"weight_scale": 0.0}),
 ]
 
 

@@ -13,13 +13,13 @@ from scipy.stats import ks_2samp
 from torch_geometric.data import Data, InMemoryDataset
 
 from drawn import union
-from invgnn.carriers import _ADVICE, Carriers, Reference, Sampler
 from invgnn.errors import CarrierError
-from invgnn.graphs import Graphs
-from invgnn.kolmogorov import ks_numerator, similar
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.wl_hash import label_nodes, wl_hash
 from invgnn.secret import Secret, Stream
-from invgnn.watermark import Watermark
-from invgnn.wl import label_nodes, wl_hash
+from invgnn.stats.ks_test import ks_numerator, similar
+from invgnn.watermark.carriers import _ADVICE, Carriers, Reference, Sampler
+from invgnn.watermark.mark import Watermark
 
 SECRET = Secret(bytes(range(32)))
 
@@ -75,7 +75,7 @@ def check_ks(samples, pool, delta):
     "sampler",
     [
         Sampler(),
-        Sampler(lenders=None),
+        Sampler(donors=None),
         Sampler(delta=0.3, size_quantile=0.6),
         Sampler(wl="features", rounds=1),
         Sampler(wave=32),
@@ -97,7 +97,7 @@ def test_every_carrier_passes_every_check(rings, sampler):
     assert not set(hashes[0]) & set(hashes[1])
 
     ours, theirs = networks(carriers), networks(rings)
-    kept = sampler.lenders is None
+    kept = sampler.donors is None
     seeds, drawn_from = (
         {
             (graphs.take([i]).x.tobytes() if kept else b"", *dict(g.degree).values())
@@ -160,7 +160,7 @@ CHANGES = {
     "access": {"access": "embedding"},
     "layer": {"layer": "head:in"},
     "delta": {"sampler": Sampler(delta=0.11)},
-    "lenders": {"sampler": Sampler(lenders=2)},
+    "donors": {"sampler": Sampler(donors=2)},
     "patience": {"sampler": Sampler(patience=65)},  # even what changes no decision
 }
 
@@ -178,7 +178,7 @@ def test_carriers_and_bits_are_bound_to_the_context(rings, name):
 def test_every_seed_has_its_turn_before_any_comes_twice(rings):
     """Carriers of one seed that keep its features can hardly be told apart."""
     marked = Graphs(rings.ptr, rings.edges, np.arange(rings.num_nodes, dtype=np.float32)[:, None])
-    sampler = Sampler(delta=0.0, size_quantile=1.0, wave=16, lenders=None)
+    sampler = Sampler(delta=0.0, size_quantile=1.0, wave=16, donors=None)
     drawn = Carriers.draw(Reference(marked), 32, SECRET.derive("test"), sampler)
     first = [int(drawn.graphs.x[start, 0]) for start in drawn.graphs.ptr[:-1]]
     seeds = np.searchsorted(rings.ptr, first, side="right")
@@ -196,7 +196,7 @@ def test_carriers_are_bound_to_secret_and_reference(rings):
 @pytest.mark.parametrize("features", ["lent", "kept"])
 def test_golden_mark(rings, features):
     """A change here loses every mark ever made."""
-    sampler = {"lent": Sampler(), "kept": Sampler(lenders=None)}[features]
+    sampler = {"lent": Sampler(), "kept": Sampler(donors=None)}[features]
     mark = Watermark.draw(SECRET, rings, m=16, access="embedding", sampler=sampler)
     golden = GOLDEN[features]
     assert rings.digest() == "6564704e7e75be55127c0024a959fd4a3d083cfcc7e3818096e0e1501cb505ca"
@@ -323,4 +323,4 @@ def test_a_reference_from_whatever_holds_graphs(motifs, shape):
 def test_samplers_tell_themselves_apart():
     records = [Sampler().record(), replace(Sampler(), rounds=4).record()]
     assert records[0] != records[1]
-    assert Sampler(**records[1]) == replace(Sampler(), rounds=4)
+    assert Sampler.recall(records[1]) == replace(Sampler(), rounds=4)

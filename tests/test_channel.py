@@ -1,4 +1,4 @@
-"""The second channel: its law, its features, and marks that pass to a student."""
+"""The score channel: its law, its features, and marks that pass to a student."""
 
 import copy
 import math
@@ -16,27 +16,38 @@ from scipy.stats import beta, chi2, kstest
 from torch import nn
 from torch_geometric.data import Batch
 
-from invgnn import files, null
-from invgnn.batches import accuracy
-from invgnn.channel import ERROR, Channel, Lean, Memory, _slack, beyond, gaussians, said_of, standing
-from invgnn.edits import Distil
+from invgnn.attacks.edits import Distil
+from invgnn.audit.verify import verify
 from invgnn.errors import DataError, FileError, ParameterError, SuspectError
-from invgnn.features import Features
-from invgnn.inputs import Inputs
-from invgnn.query import scores_on
-from invgnn.recipe import Recipe
+from invgnn.readout.query import scores_on
 from invgnn.secret import Secret, public_stream
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.stats import laws
+from invgnn.storage import container
+from invgnn.training.batching import accuracy
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.inputs import Inputs
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.public_features import Features
+from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.score_channel import (
+    ERROR,
+    Baseline,
+    ScoreChannel,
+    ScoreShift,
+    _slack,
+    beyond,
+    gaussians,
+    log_probabilities_of,
+    standing,
+)
 
 SECRET = Secret(b"s" * 32)
 EPOCHS = 80
 
 
 def drawn(task, secret=SECRET, **options):
-    options = {"m": 32, "access": "logits", "function": 32, **options}
+    options = {"m": 32, "access": "logits", "score_channel": 32, **options}
     return Watermark.draw(secret, task.data, **options)
 
 
@@ -50,7 +61,7 @@ def plain(motifs):
 
 @pytest.fixture(scope="module")
 def mark(motifs, plain):
-    return drawn(motifs).remember(plain, motifs.data)
+    return drawn(motifs).with_baseline(plain, motifs.data)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +81,7 @@ def chord(cosine):
 def test_the_law_is_a_shifted_beta(cosine, dimension):
     half = (dimension - 1) / 2
     expected = beta.sf((1 + cosine) / 2, half, half) + 2.0**-112
-    assert math.exp(null.log_p_chord(chord(cosine), dimension)) == pytest.approx(expected, rel=1e-6)
+    assert math.exp(laws.log_p_chord(chord(cosine), dimension)) == pytest.approx(expected, rel=1e-6)
 
 
 @given(st.integers(0, 2**32))
@@ -121,18 +132,18 @@ def test_the_slack_covers_axes_that_are_not_orthonormal(channel):
 def test_a_direction_that_rounds_to_the_answers_is_worth_no_more_than_the_ceiling(channel):
     lean = channel.compare(channel.direction * 7, -channel.direction, 160)
     assert lean.cosine == 1.0
-    assert 110 < lean.bits() < null.CHANNEL_BITS
+    assert 110 < lean.bits() < laws.CHANNEL_BITS
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_channels_count_together_as_fisher_says(count):
     log_ps = list(np.log(np.linspace(0.01, 0.4, count)))
     expected = chi2.logsf(-2 * sum(log_ps), 2 * count)
-    assert null.log_p_channels(log_ps) == pytest.approx(expected)
+    assert laws.log_p_channels(log_ps) == pytest.approx(expected)
 
 
 def test_a_channel_that_says_nothing_does_not_help():
-    assert null.log_p_channels([math.log(1e-9), 0.0]) > math.log(1e-9)
+    assert laws.log_p_channels([math.log(1e-9), 0.0]) > math.log(1e-9)
 
 
 @pytest.mark.parametrize("kin", ["an unmarked copy, trained on", "a stranger"])
@@ -143,10 +154,10 @@ def test_p_of_innocent_models_is_uniform_over_secrets(channel, plain, motifs, ki
     rng = np.random.default_rng(3)
     directions = rng.standard_normal((500, 32))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    followed = channel.followed(said_of(model, motifs.data))  # the same for every owner
+    followed = channel.followed(log_probabilities_of(model, motifs.data))  # the same for every owner
     found = [replace(channel, direction=d).compare(*followed, 160) for d in directions]
     for look in ("chord", "chord_within"):
-        p = [math.exp(null.log_p_chord(getattr(lean, look), 32)) for lean in found]
+        p = [math.exp(laws.log_p_chord(getattr(lean, look), 32)) for lean in found]
         assert kstest(p, "uniform").pvalue > 1e-3
     assert sum(lean.log_p <= math.log(0.05) for lean in found) <= 40  # of 500; 0.1 % of the time more
 
@@ -155,7 +166,7 @@ def test_directions_of_secrets_are_uniform(channel, motifs, monkeypatch):
     """Five hundred owners: a coordinate follows the law that the p-value assumes."""
     monkeypatch.setattr(Features, "fit", lambda *_: channel.features)
     streams = [Secret(i.to_bytes(32)).derive("function", "here") for i in range(500)]
-    draw = partial(Channel.draw, signs=channel.signs, data=motifs.data[:1], dimension=32, strength=1.0)
+    draw = partial(ScoreChannel.draw, signs=channel.signs, data=motifs.data[:1], dimension=32, strength=1.0)
     drawn = [draw(s, before=channel.before).direction for s in streams]
     for coordinate in (0, 31):
         placed = (np.array(drawn)[:, coordinate] + 1) / 2
@@ -203,7 +214,9 @@ def test_turned_axes_leave_the_secret_function_as_it_is(mark, motifs, monkeypatc
 
 def test_too_many_directions_are_refused_with_the_number_that_fits(motifs):
     with pytest.raises(ParameterError, match="choose a dimension from 16 to 80"):
-        drawn(motifs, function=100).remember(new_model(motifs, "GIN", 5), motifs.data).channel(motifs.data)
+        drawn(motifs, score_channel=100).with_baseline(new_model(motifs, "GIN", 5), motifs.data).channel(
+            motifs.data
+        )
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -223,8 +236,8 @@ class Says(nn.Module):
 def test_a_model_at_full_lean_is_read_as_such_and_its_mirror_is_not(channel, motifs):
     batch = Batch.from_data_list(motifs.data)
     flat = torch.zeros(len(motifs.data), 2, dtype=torch.float64)
-    full = channel.read(Says(channel.lean(flat, batch)))
-    mirrored = channel.read(Says(-channel.lean(flat, batch)))
+    full = channel.read(Says(channel.shift(flat, batch)))
+    mirrored = channel.read(Says(-channel.shift(flat, batch)))
     assert full.bits() > 20
     assert mirrored.log_p == 0
     assert (full.dimension, full.inputs) == (32, len(motifs.data))
@@ -232,13 +245,13 @@ def test_a_model_at_full_lean_is_read_as_such_and_its_mirror_is_not(channel, mot
 
 def test_a_constant_suspect_proves_nothing(channel, motifs):
     assert channel.read(Says(torch.zeros(160, 2))).cosine == 0
-    assert Lean(0.0, 0.0, 2.0, 2.0, 32, 160).bits() == 0
+    assert ScoreShift(0.0, 0.0, 2.0, 2.0, 32, 160).bits() == 0
 
 
 def test_a_faint_lean_shows_against_what_was_said_before(channel, plain, motifs):
     """A tenth of a nat drowns in a model's own opinions, unless those are known."""
     batch = Batch.from_data_list(motifs.data)
-    faint = replace(channel, strength=0.1).lean(scores_on(plain, motifs.data), batch)
+    faint = replace(channel, strength=0.1).shift(scores_on(plain, motifs.data), batch)
     blind = replace(channel, before=np.zeros_like(channel.before))
     against, alone = (one.read(Says(faint)).bits() for one in (channel, blind))
     assert against > 20 > alone
@@ -321,16 +334,19 @@ def test_inputs_of_any_precision_have_a_digest(motifs):
 
 
 def test_the_second_look_costs_a_bit():
-    one, both = null.log_p_chord(chord(0.6), 32), Lean(0.6, -0.2, chord(0.6), chord(-0.2), 32, 160).log_p
+    one, both = (
+        laws.log_p_chord(chord(0.6), 32),
+        ScoreShift(0.6, -0.2, chord(0.6), chord(-0.2), 32, 160).log_p,
+    )
     assert both == pytest.approx(one + math.log(2))
 
 
 def test_the_lean_moves_log_odds_by_its_strength(channel, motifs):
     batch = Batch.from_data_list(motifs.data)
-    scores = channel.lean(torch.zeros(160, 2, dtype=torch.float64), batch)
+    scores = channel.shift(torch.zeros(160, 2, dtype=torch.float64), batch)
     odds = scores @ channel.signs("logits", 2).to(scores)
     torch.testing.assert_close(odds, channel.along(batch) * channel.strength)
-    assert float(odds.std()) == pytest.approx(Recipe().lean, rel=0.05)
+    assert float(odds.std()) == pytest.approx(Recipe().score_shift, rel=0.05)
 
 
 def test_other_data_are_refused(mark, motifs):
@@ -339,69 +355,69 @@ def test_other_data_are_refused(mark, motifs):
 
 
 def test_a_mark_without_the_channel_says_how_to_get_one(motifs, plain):
-    for use in (lambda m: m.channel(motifs.data), lambda m: m.remember(plain, motifs.data)):
-        with pytest.raises(ParameterError, match="function=128"):
-            use(drawn(motifs, function=None))
+    for use in (lambda m: m.channel(motifs.data), lambda m: m.with_baseline(plain, motifs.data)):
+        with pytest.raises(ParameterError, match="score_channel=128"):
+            use(drawn(motifs, score_channel=None))
 
 
 def test_a_mark_that_remembers_nothing_says_what_to_do(motifs, plain):
-    with pytest.raises(ParameterError, match=r"mark\.remember"):
+    with pytest.raises(ParameterError, match=r"mark\.with_baseline"):
         train(new_model(motifs, "GIN", 5), motifs, drawn(motifs), epochs=1)
-    with pytest.raises(ParameterError, match=r"mark\.remember"):
+    with pytest.raises(ParameterError, match=r"mark\.with_baseline"):
         verify(plain, drawn(motifs), data=motifs.data)
 
 
 def test_a_mark_remembers_one_model_and_derives_its_direction_from_it(mark, motifs, plain):
     with pytest.raises(ParameterError, match="already"):
-        mark.remember(plain, motifs.data)
-    other = drawn(motifs).remember(new_model(motifs, "GIN", 6), motifs.data)
+        mark.with_baseline(plain, motifs.data)
+    other = drawn(motifs).with_baseline(new_model(motifs, "GIN", 6), motifs.data)
     assert other.digest != mark.digest != drawn(motifs).digest
     cosine = other.channel(motifs.data).direction @ mark.channel(motifs.data).direction
     assert abs(cosine) < 0.7  # as for strangers
     assert (mark.bits != other.bits).any()  # nor can either channel be searched for by itself
     with pytest.raises(ParameterError, match="no key yet"):
         _ = drawn(motifs).bits
-    with pytest.raises(ParameterError, match="second channel only"):
-        replace(drawn(motifs, function=None), memory=mark.memory)
+    with pytest.raises(ParameterError, match="belong to a score channel"):
+        replace(drawn(motifs, score_channel=None), baseline=mark.baseline)
     with pytest.raises(ParameterError, match="NaN"):
-        drawn(motifs).remember(Says(torch.full((160, 2), torch.nan)), motifs.data)
+        drawn(motifs).with_baseline(Says(torch.full((160, 2), torch.nan)), motifs.data)
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (160, 0), (160, 1), (160,)])
 def test_remembered_scores_have_a_row_per_input(shape):
     with pytest.raises(ParameterError, match="a row per input"):
-        Memory(np.zeros(shape), "0" * 64)
+        Baseline(np.zeros(shape), "0" * 64)
 
 
 def test_remembered_scores_stay_as_they_were(mark):
     with pytest.raises(ValueError, match="read-only"):
-        mark.memory.scores[0] = 1
+        mark.baseline.scores[0] = 1
 
 
 def test_key_and_direction_of_remembered_scores_are_pinned(motifs):
     """Whoever changes how they derive breaks every mark that was ever taught."""
     scores = np.linspace(-3, -0.1, 320).reshape(160, 2)
-    mark = replace(drawn(motifs), memory=Memory(scores, "ab" * 32))
+    mark = replace(drawn(motifs), baseline=Baseline(scores, "ab" * 32))
     stream = mark.secret.derive("function", mark.bound, *mark._asked_about)
-    assert (mark.memory.digest()[:16], mark.digest[:16]) == ("bd68ea683856477b", "81aeff49cf14521c")
+    assert (mark.baseline.digest()[:16], mark.digest[:16]) == ("bd68ea683856477b", "81aeff49cf14521c")
     assert "".join(map(str, mark.bits)) == "00111100000111000110110110010110"
     assert int(stream.words(1)[0]) == 14938494644760206420
 
 
-@pytest.mark.parametrize("function", [0, 2.5, "many", True, 5000])
-def test_a_channel_needs_a_number_of_features(motifs, function):
-    with pytest.raises(ParameterError, match=r"function is .*expected a whole number from"):
-        drawn(motifs, function=function)
+@pytest.mark.parametrize("size", [0, 2.5, "many", True, 5000])
+def test_a_channel_needs_a_number_of_features(motifs, size):
+    with pytest.raises(ParameterError, match=r"score_channel is .*expected a whole number from"):
+        drawn(motifs, score_channel=size)
 
 
-@pytest.mark.parametrize("function", [1, 2, 15])
-def test_few_features_are_refused(motifs, function):
+@pytest.mark.parametrize("size", [1, 2, 15])
+def test_few_features_are_refused(motifs, size):
     with pytest.raises(ParameterError, match="rounding can pass for evidence") as caught:
-        drawn(motifs, function=function)
+        drawn(motifs, score_channel=size)
     assert "from 16" in caught.value.advice
 
 
-def test_a_plain_mark_has_no_second_channel(motifs):
+def test_a_plain_mark_has_no_score_channel(motifs):
     with pytest.raises(ParameterError, match="keyed"):
         drawn(motifs, key="plain")
 
@@ -415,19 +431,19 @@ def test_reading_leaves_model_and_data_as_they_were(channel, motifs, unchanged):
 def test_the_channel_outlives_a_file(mark, motifs, tmp_path):
     mark.save(tmp_path / "a.mark", insecure_no_passphrase=True)
     again = Watermark.load(tmp_path / "a.mark")
-    assert again.function == 32
+    assert again.score_channel == 32
     np.testing.assert_allclose(again.channel(motifs.data).direction, mark.channel(motifs.data).direction)
-    np.testing.assert_array_equal(again.memory.scores, mark.memory.scores)
-    assert (again.digest, again.memory.inputs) == (mark.digest, mark.memory.inputs)
+    np.testing.assert_array_equal(again.baseline.scores, mark.baseline.scores)
+    assert (again.digest, again.baseline.inputs) == (mark.digest, mark.baseline.inputs)
 
 
 def test_a_file_with_other_remembered_scores_is_refused(mark, tmp_path):
     path = tmp_path / "a.mark"
     mark.save(path, insecure_no_passphrase=True)
-    held = files.read(path, "mark")
+    held = container.read(path, "mark")
     for other in (held.tensors["before"] + 1e-9, held.tensors["before"][:1], np.zeros((160, 0))):
         tensors = {**held.tensors, "before": other}
-        files.write(path, "mark", held.body, tensors, passphrase=None, private=True, overwrite=True)
+        container.write(path, "mark", held.body, tensors, passphrase=None, private=True, overwrite=True)
         with pytest.raises(FileError, match="no sound mark"):
             Watermark.load(path)
 
@@ -438,7 +454,7 @@ def test_a_file_with_other_remembered_scores_is_refused(mark, tmp_path):
 @pytest.fixture(scope="module")
 def marked(mark, motifs, plain):
     model = copy.deepcopy(plain)
-    train(model, motifs, mark.replace(recipe=Recipe(lean=3.0)), epochs=EPOCHS)
+    train(model, motifs, mark.replace(recipe=Recipe(score_shift=3.0)), epochs=EPOCHS)
     return model
 
 
@@ -456,11 +472,13 @@ def test_a_student_who_never_saw_a_carrier_leans_too(marked, mark, channel, moti
 def test_a_verdict_counts_both_channels_and_says_what_each_gave(marked, mark, motifs):
     verdict = verify(marked, mark, data=motifs.data)
     parts = verdict.channels
-    both = null.log_p_channels([-parts[c]["evidence_bits"] * math.log(2) for c in ("carriers", "function")])
-    assert verdict.tried == 1
+    both = laws.log_p_channels(
+        [-parts[c]["evidence_bits"] * math.log(2) for c in ("carriers", "score_channel")]
+    )
+    assert verdict.tests == 1
     assert verdict.evidence_bits == pytest.approx(-both / math.log(2))
     assert verdict.statistic == "combined and lean"
-    assert "function" in str(verdict)
+    assert "score channel" in str(verdict)
     assert verdict.queries == 32 + len(mark.ordinary) + len(motifs.data)
 
 
@@ -470,14 +488,14 @@ def test_a_declared_channel_cannot_be_left_out(marked, mark):
 
 
 def test_the_mark_of_another_owner_is_not_read(marked, motifs):
-    other = drawn(motifs, Secret(b"o" * 32)).remember(marked, motifs.data)
+    other = drawn(motifs, Secret(b"o" * 32)).with_baseline(marked, motifs.data)
     assert verify(marked, other, data=motifs.data).status == "not shown"
 
 
 def test_node_tasks_lean_on_every_node(web):
     model = new_model(web, "GCN", 3)
     train(model, web, epochs=20)
-    mark = drawn(web, m=16, function=16).remember(model, web.data)
+    mark = drawn(web, m=16, score_channel=16).with_baseline(model, web.data)
     train(model, web, mark, epochs=20)
     lean = mark.channel(web.data).read(model)
     assert lean.inputs == web.graphs[0].num_nodes
@@ -487,7 +505,7 @@ def test_a_leaning_teacher_can_be_distilled_by_the_owner(channel, mark, plain, m
     """At a strength that a small model learns in a few epochs, whatever the direction."""
     strong, student = replace(channel, strength=3.0), new_model(motifs, "GIN", 6)
     batches = [Batch.from_data_list(motifs.data[i : i + 32]) for i in range(0, 160, 32)]
-    mark.refresh(student, strong.leaning(plain), batches, epochs=EPOCHS)
-    leaning = channel.read(strong.leaning(plain)).bits()
+    mark.refresh(student, strong.shifted_teacher(plain), batches, epochs=EPOCHS)
+    leaning = channel.read(strong.shifted_teacher(plain)).bits()
     assert leaning > channel.read(student).bits() > 4
     assert channel.read(plain).bits() == 0

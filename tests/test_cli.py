@@ -22,16 +22,18 @@ from safetensors.torch import save_file
 from torch_geometric.data import Batch
 from typer.testing import CliRunner
 
-from invgnn import files, tasks
 from invgnn.cli import app, console
 from invgnn.errors import FileError
-from invgnn.models import GIN, load_model, save_model
+from invgnn.nn.backbones import GIN
+from invgnn.nn.model_file import load_model, save_model
+from invgnn.nn.weight_scaling import weight_scale
 from invgnn.secret import Secret
-from invgnn.stiffness import stiffness
-from invgnn.watermark import Watermark
+from invgnn.storage import container
+from invgnn.training import tasks
+from invgnn.watermark.mark import Watermark
 
 GOLDEN = Path(__file__).with_name("golden")
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "reference/cli.md"
 INVGNN = Path(sys.executable).with_name("invgnn")
 PASSPHRASE = "hunter2 hunter2"
 VERDICT = {
@@ -39,10 +41,10 @@ VERDICT = {
         "status",
         "suspects",
         "reasons",
-        "t",
+        "matches",
         "m",
-        "tau",
-        "said_ones",
+        "threshold",
+        "ones",
         "channels",
         "called",
         "wm_acc",
@@ -51,11 +53,23 @@ VERDICT = {
         "log10_p",
         "evidence_bits",
     ),
-    *("tried", "statistic", "null", "exact", "access", "reading", "key", "queries", "controls", "digests"),
+    *("tests", "statistic", "null", "exact", "access", "reading", "key", "queries", "controls", "digests"),
     *("version", "condition", "explanations", "levels", "columns", "refused", "code"),
 }
 THRESHOLD = {
-    *("m", "alpha", "null", "rho0", "tau", "reachable", "true_alpha", "key", "valid", "caveat", "power"),
+    *(
+        "m",
+        "alpha",
+        "null",
+        "rho0",
+        "threshold",
+        "reachable",
+        "true_alpha",
+        "key",
+        "valid",
+        "caveat",
+        "power",
+    ),
     "smallest_m",
 }
 INSPECT = {"file", "kind", "version", "sealed", "file_digest", "mark", "body", "tensors"}
@@ -203,7 +217,7 @@ def test_what_was_made(made):
     assert set(said["embed"]["verdict"]) == VERDICT
     matches = said["embed"]["matches"]
     assert list(matches) == ["embedding", "logits"]
-    assert matches[said["embed"]["verdict"]["access"]] == said["embed"]["verdict"]["t"]
+    assert matches[said["embed"]["verdict"]["access"]] == said["embed"]["verdict"]["matches"]
     for name in ("a.secret", "a.mark"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     assert sorted(p.name for p in folder.iterdir() if "tmp" in p.name) == []
@@ -253,7 +267,7 @@ def test_verify_inconclusive_if_a_control_verifies(made):
 def test_verify_pays_for_every_look(made):
     folder, _ = made
     suspect = ("verify", "--mark", folder / "a.mark", "--model", folder / "a.model")
-    once, often = (ask(*suspect, "--tried", n, keys=VERDICT)["evidence_bits"] for n in (1, 1024))
+    once, often = (ask(*suspect, "--suspects", n, keys=VERDICT)["evidence_bits"] for n in (1, 1024))
     assert once - often == pytest.approx(10)
 
 
@@ -263,7 +277,7 @@ def test_verify_report(made, tmp_path):
     suspect = ("--mark", folder / "a.mark", "--model", folder / "a.model", "--report", page)
     ask("verify", *suspect, keys=VERDICT)  # the page holds the answers, the JSON does not
     words = re.sub("<.*?>", " ", page.read_text()).split()
-    assert {"--mark", str(folder / "a.mark"), "--tried"} <= set(words)
+    assert {"--mark", str(folder / "a.mark"), "--suspects"} <= set(words)
     assert "--code-from" not in words
     before = page.read_bytes()
     assert "exists" in refuse("verify", *suspect, error="ExistingFileError")
@@ -274,7 +288,7 @@ def test_verify_report(made, tmp_path):
 NETS = """
 import sys
 import torch
-from invgnn.models import GIN
+from invgnn.nn.backbones import GIN
 def build():
     print("built")
     return GIN(4, 64, 3, 2)
@@ -348,9 +362,9 @@ def test_verify_names_who_wrote_the_code(made, tmp_path, monkeypatch, author, co
     refuse(*suspect[:-1], "thief", error="ParameterError")
 
 
-def test_a_second_channel_from_the_secret_to_the_page(made, tmp_path):
+def test_a_score_channel_from_the_secret_to_the_page(made, tmp_path):
     folder, _ = made
-    common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--function", "16")
+    common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--score-channel", "16")
     run("carriers", *common, "-o", tmp_path / "b.mark")
     embed = ("--task", "BA-2motif/GIN", "--epochs", "1", "-o", tmp_path / "b.model")
     before = (tmp_path / "b.mark").read_bytes()
@@ -364,16 +378,16 @@ def test_a_second_channel_from_the_secret_to_the_page(made, tmp_path):
     run("embed", "--mark", tmp_path / "b.mark", *embed[:-1], tmp_path / "c.model")  # teaches it as it is
     assert (tmp_path / "b.mark").read_bytes() == kept != before
     suspect = ("verify", "--mark", tmp_path / "b.mark", "--model", tmp_path / "b.model", "--alpha", "0.999")
-    assert "second channel" in refuse(*suspect, error="ParameterError")
+    assert "score channel" in refuse(*suspect, error="ParameterError")
     refuse(*suspect, "--task", "BA-2motif", "--seed", "42", error="DataError")  # another split
     page = tmp_path / "page.html"
     done = CliRunner().invoke(
         app, [*map(str, suspect), "--task", "BA-2motif", "--report", str(page), "--json"]
     )
     verdict = json.loads(done.stdout)
-    assert verdict["channels"]["function"]["inputs"] == 800
+    assert verdict["channels"]["score_channel"]["inputs"] == 800
     text = page.read_text(encoding="utf-8")
-    assert "Second channel" in text
+    assert "Score channel" in text
     assert all(words in text for words in ("--task", "--seed"))  # to check it again
 
 
@@ -404,9 +418,9 @@ def test_embed_into_a_trained_model(made, tmp_path):
     folder, _ = made
     common = ("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "1")
     run(*common, "--start", folder / "other.model", "-o", tmp_path / "b.model")
-    run(*common, "--start", folder / "other.model", "-o", tmp_path / "soft.model", "--soft")
+    run(*common, "--start", folder / "other.model", "-o", tmp_path / "soft.model", "--no-weight-scaling")
     inputs = Batch.from_data_list(tasks.load_task("BA-2motif", 41).graphs[:8])
-    sizes = [stiffness(load_model(tmp_path / f"{name}.model"), inputs) for name in ("b", "soft")]
+    sizes = [weight_scale(load_model(tmp_path / f"{name}.model"), inputs) for name in ("b", "soft")]
     assert sizes[0] > 20 > 4 > sizes[1]
     save_model(tmp_path / "wide.model", GIN(7, 64, 3, 2))
     told = refuse(
@@ -472,7 +486,7 @@ def test_threshold(null, taus, valid):
         ask("threshold", "--m", m, "--alpha", "1e-6", "--null", null, keys=THRESHOLD)
         for m in (64, 96, 128, 192)
     ]
-    assert [record["tau"] for record in said] == taus
+    assert [record["threshold"] for record in said] == taus
     assert {record["valid"] for record in said} == {valid}
     assert set(said[0]["power"]) == set(said[0]["smallest_m"]) == {"0.7", "0.8", "0.9", "0.95"}
     assert (said[0]["rho0"] == 7.6e-4) == (null in {"hoeffding", "paper"})
@@ -485,7 +499,7 @@ def test_threshold_out_of_reach():
     never = ("threshold", "--null", "hoeffding", "--alpha", "1e-300")
     said = ask(*never, keys=THRESHOLD)
     assert said["smallest_m"]["0.7"] is None
-    assert (said["tau"], said["reachable"], said["true_alpha"]) == (129, False, 0)
+    assert (said["threshold"], said["reachable"], said["true_alpha"]) == (129, False, 0)
     assert re.search(r"70%\s+0.000\s+-$", run(*never).stdout, re.MULTILINE)
 
 
@@ -512,8 +526,8 @@ def test_inspect(made):
         "levels": ["embedding", "logits"],
         "classes": 2,
         "labels_kept": True,
-        "second_channel": None,
-        "remembers_a_model": False,
+        "score_channel": None,
+        "baseline": False,
     }
     assert "\n  labels_kept: True\n" in run("inspect", folder / "a.mark", "--unseal").stdout
     assert bytes(range(32)).hex() not in json.dumps(opened)
@@ -527,12 +541,12 @@ def test_inspect_a_mark_of_format_1():
 
 @pytest.mark.parametrize("body", [{}, {"context": 3}, {"context": {"readings": 3}}])
 def test_inspect_a_mark_of_a_stranger(tmp_path, body):
-    files.write(tmp_path / "x.mark", "mark", body, {})
+    container.write(tmp_path / "x.mark", "mark", body, {})
     assert ask("inspect", tmp_path / "x.mark", keys=INSPECT)["mark"]["format"] is None
 
 
 def test_a_file_cannot_steer_the_terminal(tmp_path):
-    files.write(tmp_path / "x.model", "model", {"about": "[red]\x1b[31m\x9b31m"}, {})
+    container.write(tmp_path / "x.model", "model", {"about": "[red]\x1b[31m\x9b31m"}, {})
     assert r"about: [red]\x1b[31m\x9b31m" in run("inspect", tmp_path / "x.model").stdout
 
 
@@ -578,7 +592,7 @@ def test_wrong_or_no_passphrase(made, monkeypatch):
         ("embed --mark {}/a.mark --task BA-2motif/GIN -o {}/x", tasks, "load_task"),
         ("verify --mark {}/a.mark --model {}/a.model", Watermark, "load"),
         ("stress --mark {}/a.mark --model {}/a.model --task BA-2motif", tasks, "load_task"),
-        ("inspect --unseal {}/a.mark", files, "read"),
+        ("inspect --unseal {}/a.mark", container, "read"),
     ],
 )
 @pytest.mark.parametrize("given", ["environment", "file"])

@@ -13,14 +13,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from invgnn import attacks, edits, forgeries, tasks
+from invgnn.attacks import denial, edits, forgery, removal
+from invgnn.attacks.edits import Prune
 from invgnn.attacks.registry import slug
 from invgnn.cli import app
-from invgnn.edits import Prune
-from invgnn.models import GIN, load_model, save_model
+from invgnn.nn.backbones import GIN
+from invgnn.nn.model_file import load_model, save_model
 from invgnn.secret import Secret
-from invgnn.stress import every_change
-from invgnn.watermark import Watermark
+from invgnn.stress_test.run import every_change
+from invgnn.training import tasks
+from invgnn.watermark.mark import Watermark
 
 RECORD = {"model", "change", "accuracy_before", "accuracy"}
 STRESS = {"task", "alpha", "page", "csv", "rows", "outcomes"}
@@ -134,9 +136,11 @@ def test_attacks_that_cannot_be_made(made, motifs, tmp_path):
 
 
 def test_the_threat_model_names_attacks_that_exist():
-    page = (Path(__file__).resolve().parents[1] / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[1] / "docs" / "explanation/threat-model.md").read_text(
+        encoding="utf-8"
+    )
     named = set(re.findall(r"`([A-Z]\w+)`", page))
-    known = {name for module in (attacks, edits, forgeries) for name in module.__all__}
+    known = {name for module in (denial, edits, forgery, removal) for name in module.__all__}
     assert {"TwinInputs", "RoundCosine", "SignOfZero", "ClaimantCode", "Format", "Refuse"} <= named
     assert sorted(named - known) == []
 

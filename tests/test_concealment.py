@@ -17,14 +17,14 @@ import pytest
 import rich.pretty
 
 import invgnn
-from invgnn import disk, files, seal
 from invgnn.concealed import SHOWN, ConcealedBytes, ConcealedDict, ConcealedText, conceal
 from invgnn.errors import InvgnnError, ParameterError, PassphraseError
 from invgnn.secret import Secret, Stream
-from invgnn.watermark import Watermark
+from invgnn.storage import atomic, container, encryption
+from invgnn.watermark.mark import Watermark
 
 LIBRARY = str(Path(invgnn.__file__).parent)
-QUICK = files.Kdf(64, 1, 4)
+QUICK = container.Kdf(64, 1, 4)
 NEEDLE = hashlib.sha256(b"needle").digest()
 PASSPHRASE = "Zoe\u0308 keeps 7 grey needles"  # decomposed: what is derived from it is spelled otherwise
 OPENED = object()
@@ -130,7 +130,7 @@ def raised(operation):
 def test_the_search_sees_locals_and_causes(tmp_path):
     def fail(words):
         try:
-            files.read(tmp_path / words, "mark")
+            container.read(tmp_path / words, "mark")
         except InvgnnError as error:
             raise KeyError("other") from error
 
@@ -193,15 +193,15 @@ def test_bytes_of_a_secret_are_plain():
 
 def test_stand_ins_are_no_passphrases(tmp_path):
     with pytest.raises(PassphraseError, match="stand-in"):
-        files.write(tmp_path / "a", "mark", {}, {}, passphrase=str(conceal(PASSPHRASE)), _kdf=QUICK)
+        container.write(tmp_path / "a", "mark", {}, {}, passphrase=str(conceal(PASSPHRASE)), _kdf=QUICK)
 
 
 def test_what_was_read_is_not_shown(tmp_path):
     path = tmp_path / "a.secret"
     Secret(NEEDLE).save(path, None, insecure_no_passphrase=True)
-    held = files.read(path, "secret")
-    shown = [repr(held), repr(held.tensors), str(held.tensors), repr(disk.read_bytes(path))]
-    shown += [repr(files._unpack(disk.read_bytes(path), path)), rich.pretty.pretty_repr(held)]
+    held = container.read(path, "secret")
+    shown = [repr(held), repr(held.tensors), str(held.tensors), repr(atomic.read_bytes(path))]
+    shown += [repr(container._unpack(atomic.read_bytes(path), path)), rich.pretty.pretty_repr(held)]
     shown += [repr(Secret.load(path)), repr(Secret.load(path).derive("needle"))]
     assert not found_in(" ".join(shown))
 
@@ -231,7 +231,7 @@ class Case:
             body or {},
             {"secret": np.frombuffer(NEEDLE, np.uint8)} if tensors is None else tensors,
         )
-        files.write(path, kind, body, tensors, passphrase=passphrase, overwrite=True, _kdf=QUICK)
+        container.write(path, kind, body, tensors, passphrase=passphrase, overwrite=True, _kdf=QUICK)
         return path
 
     def mark(self, *, sealed=False, **changes):
@@ -251,7 +251,7 @@ def raw(header, data):
 
 
 def label(kind, version=2):
-    return files.canonical_json({"kind": kind, "version": version, "digest": "", "body": {}}).decode()
+    return container.canonical_json({"kind": kind, "version": version, "digest": "", "body": {}}).decode()
 
 
 def odd_tensor(kind, dtype, shape):
@@ -261,12 +261,12 @@ def odd_tensor(kind, dtype, shape):
 
 def boxed(data, kind="secret"):
     """Any bytes, correctly sealed."""
-    return files._seal(ConcealedBytes(data), kind, ConcealedText(PASSPHRASE), QUICK)
+    return container._seal(ConcealedBytes(data), kind, ConcealedText(PASSPHRASE), QUICK)
 
 
 def unhashable(kind, body):
     meta = {"kind": kind, "version": 2, "digest": "0" * 64, "body": body}
-    return files._pack(meta, {"secret": files._Raw("U8", (32,), ConcealedBytes(NEEDLE))})
+    return container._pack(meta, {"secret": container._Raw("U8", (32,), ConcealedBytes(NEEDLE))})
 
 
 def flipped(path, place):
@@ -323,7 +323,7 @@ SECRETS = {
     "passphrase in a list": lambda c: Secret.load(c.packed("secret", sealed=True), [PASSPHRASE]),
     "passphrase for no file": lambda c: Secret.load(c.folder / "none", PASSPHRASE),
     "passphrase for a folder": lambda c: Secret.load(c.folder, PASSPHRASE),
-    "passphrase for an odd framework": lambda c: files.read(
+    "passphrase for an odd framework": lambda c: container.read(
         "x", "mark", passphrase=PASSPHRASE, framework="jax"
     ),
     "sealed truncated": lambda c: Secret.load(
@@ -353,7 +353,7 @@ SECRETS = {
     "sealed with an altered digest": lambda c: Secret.load(
         c.file(boxed(odd_tensor("secret", "U8", [32]))), PASSPHRASE
     ),
-    "sealed without a passphrase for tensors": lambda c: files.read_tensors(
+    "sealed without a passphrase for tensors": lambda c: container.read_tensors(
         c.packed("secret", sealed=True)
     ),
     "clear truncated": lambda c: Secret.load(c.file(c.packed("secret").read_bytes()[:-3])),
@@ -366,8 +366,8 @@ SECRETS = {
         c.file(odd_tensor("secret", "U8", [1] * 40 + [32]))
     ),
     "clear with an impossible truth": lambda c: Secret.load(c.file(odd_tensor("secret", "BOOL", [32]))),
-    "clear without a digest": lambda c: files.peek(c.file(odd_tensor("secret", "U8", [32]))),
-    "clear without a digest, tensors": lambda c: files.read_tensors(
+    "clear without a digest": lambda c: container.peek(c.file(odd_tensor("secret", "U8", [32]))),
+    "clear without a digest, tensors": lambda c: container.read_tensors(
         c.file(odd_tensor("secret", "U8", [32]))
     ),
     "clear of a newer version": lambda c: Secret.load(
@@ -411,41 +411,44 @@ SECRETS = {
     "save with an empty passphrase": lambda c: save(c, c.folder / "a", ""),
     "save with a surrogate": lambda c: save(c, c.folder / "a", SURROGATE),
     "save with bytes": lambda c: save(c, c.folder / "a", PASSPHRASE.encode()),
-    "save without memory": lambda c: (lacking(seal, "Argon2id", MemoryError())(c), save(c, c.folder / "a")),
+    "save without memory": lambda c: (
+        lacking(encryption, "Argon2id", MemoryError())(c),
+        save(c, c.folder / "a"),
+    ),
     "save without a cipher": lambda c: (
-        lacking(seal, "ChaCha20Poly1305", MemoryError())(c),
+        lacking(encryption, "ChaCha20Poly1305", MemoryError())(c),
         save(c, c.folder / "a"),
     ),
     "load without memory": lambda c: Secret.load(
-        (c.packed("secret", sealed=True), lacking(seal, "Argon2id", MemoryError())(c))[0], PASSPHRASE
+        (c.packed("secret", sealed=True), lacking(encryption, "Argon2id", MemoryError())(c))[0], PASSPHRASE
     ),
     "load without memory for tensors": lambda c: Secret.load(
-        (c.packed("secret", sealed=True), lacking(files, "_tensor", MemoryError())(c))[0], PASSPHRASE
+        (c.packed("secret", sealed=True), lacking(container, "_tensor", MemoryError())(c))[0], PASSPHRASE
     ),
     "load without memory for the digest": lambda c: Secret.load(
-        (c.packed("secret"), lacking(files, "digest", MemoryError())(c))[0]
+        (c.packed("secret"), lacking(container, "digest", MemoryError())(c))[0]
     ),
     "load interrupted": lambda c: Secret.load(
-        (c.packed("secret"), lacking(files, "deserialize", KeyboardInterrupt())(c))[0], PASSPHRASE
+        (c.packed("secret"), lacking(container, "deserialize", KeyboardInterrupt())(c))[0], PASSPHRASE
     ),
 }
 
 WRITES = {
-    "kind": lambda c: files.write(c.folder / "a", "Kind", {}, {"x": ARRAY}, passphrase=PASSPHRASE),
-    "body": lambda c: files.write(c.folder / "a", "mark", {"x": float("nan")}, {"x": ARRAY}),
-    "deep body": lambda c: files.write(c.folder / "a", "mark", deep(), {"x": ARRAY}),
+    "kind": lambda c: container.write(c.folder / "a", "Kind", {}, {"x": ARRAY}, passphrase=PASSPHRASE),
+    "body": lambda c: container.write(c.folder / "a", "mark", {"x": float("nan")}, {"x": ARRAY}),
+    "deep body": lambda c: container.write(c.folder / "a", "mark", deep(), {"x": ARRAY}),
     "large body": lambda c: (
-        c.patch.setattr(files, "MAX_HEADER", 100),
-        files.write(c.folder / "a", "mark", {"x": "x" * 200}, {"x": ARRAY}),
+        c.patch.setattr(container, "MAX_HEADER", 100),
+        container.write(c.folder / "a", "mark", {"x": "x" * 200}, {"x": ARRAY}),
     ),
-    "an object": lambda c: files.write(c.folder / "a", "mark", {}, {"x": ARRAY.astype(object)}),
-    "text": lambda c: files.write(c.folder / "a", "mark", {}, {"x": np.array([PASSPHRASE])}),
-    "a list": lambda c: files.write(c.folder / "a", "mark", {}, {"x": list(NEEDLE)}),
-    "bytes": lambda c: files.write(c.folder / "a", "mark", {}, {"x": NEEDLE}),
-    "no name": lambda c: files.write(c.folder / "a", "mark", {}, {"": ARRAY}),
-    "another is bad": lambda c: files.write(c.folder / "a", "mark", {}, {"x": ARRAY, "y": None}),
-    "a digest": lambda c: files.digest_of("mark", 9, {}, {"x": ARRAY}),
-    "a digest of a bad tensor": lambda c: files.digest_of("mark", 2, {}, {"x": list(NEEDLE)}),
+    "an object": lambda c: container.write(c.folder / "a", "mark", {}, {"x": ARRAY.astype(object)}),
+    "text": lambda c: container.write(c.folder / "a", "mark", {}, {"x": np.array([PASSPHRASE])}),
+    "a list": lambda c: container.write(c.folder / "a", "mark", {}, {"x": list(NEEDLE)}),
+    "bytes": lambda c: container.write(c.folder / "a", "mark", {}, {"x": NEEDLE}),
+    "no name": lambda c: container.write(c.folder / "a", "mark", {}, {"": ARRAY}),
+    "another is bad": lambda c: container.write(c.folder / "a", "mark", {}, {"x": ARRAY, "y": None}),
+    "a digest": lambda c: container.digest_of("mark", 9, {}, {"x": ARRAY}),
+    "a digest of a bad tensor": lambda c: container.digest_of("mark", 2, {}, {"x": list(NEEDLE)}),
 }
 
 WRONG = {
@@ -526,7 +529,7 @@ def stored(rings, tmp_path_factory):
     """The content of a small mark with the needle for a secret."""
     path = tmp_path_factory.mktemp("stored") / "a.mark"
     Watermark.draw(Secret(NEEDLE), rings.take(np.arange(40)), m=8).save(path, insecure_no_passphrase=True)
-    held = files.read(path, "mark")
+    held = container.read(path, "mark")
     return held.body, dict(held.tensors)
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from drawn import GAPS, random_graphs, same, union
-from invgnn.counts import clustering, components, connected, degrees, motifs, triangles
-from invgnn.wl import wl_hash
+from invgnn.graphs.statistics import clustering, components, connected, degrees, motifs, triangles
+from invgnn.graphs.wl_hash import wl_hash
 
 
 def flat(graphs, function):

@@ -9,16 +9,17 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from elsewhere import PLACE, Elsewhere, Far
-from invgnn.batches import Collated, accuracy
-from invgnn.carriers import Reference
-from invgnn.edits import Cast, Distil, FineTune, Prune, Quantise
+from invgnn.attacks.edits import Cast, Distil, FineTune, Prune, Quantise
+from invgnn.audit.provenance import digest_model, trace
+from invgnn.audit.verify import verify
 from invgnn.errors import SuspectError
-from invgnn.perception import attach_head
-from invgnn.provenance import digest_model, trace
-from invgnn.recipe import Recipe, guarded
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
+from invgnn.nn.gradient_projection import projected_sum
+from invgnn.nn.perception import attach_head
+from invgnn.training.batching import Collated, accuracy
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.recipe import Recipe
 
 
 @pytest.fixture
@@ -38,13 +39,13 @@ def away(model):
 
 def loss_of(way, mark, model, batch):
     if way == "loss":
-        return mark.loss(model, step=0, beside=batch)
+        return mark.loss(model, step=0, batch=batch)
     if way == "guard":
         scores = model(batch.x, batch.edge_index, batch.batch)
-        return mark.guard(model, cross_entropy(scores, batch.y), step=0, beside=batch)
+        return mark.joint_loss(model, cross_entropy(scores, batch.y), step=0, batch=batch)
     joint = mark.mix(batch, step=0)
     task_loss = cross_entropy(joint(model), batch.y)
-    return joint.guard(task_loss) if way == "joint guard" else task_loss + joint.loss()
+    return joint.joint_loss(task_loss) if way == "joint guard" else task_loss + joint.loss()
 
 
 def gradients(loss, model):
@@ -150,7 +151,7 @@ def test_a_mark_is_learnt_under_autocast(draw, motifs):
             joint = mark.mix(batch)
             scores = joint(model)
             assert scores.dtype == torch.bfloat16
-            loss = joint.guard(cross_entropy(scores, batch.y))
+            loss = joint.joint_loss(cross_entropy(scores, batch.y))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -170,7 +171,7 @@ def test_scaled_losses_give_the_gradient(draw, model, batch, way):
         with torch.autocast("cpu", dtype, enabled=dtype is not None):
             scores = model(batch.x, batch.edge_index, batch.batch)
             losses = scale(cross_entropy(scores, batch.y)), scale(mark.loss(model))
-        return losses[0] + losses[1] if way == "sum" else guarded(*losses, model.parameters(), 0.5)
+        return losses[0] + losses[1] if way == "sum" else projected_sum(*losses, model.parameters(), 0.5)
 
     wanted = [g.clone() for g in gradients(both(None, lambda loss: loss), model)]
     optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
@@ -189,7 +190,7 @@ def test_an_overflow_is_seen_by_the_scaler(draw, model, batch):
     before = digest_model(model)
     scores = model(batch.x, batch.edge_index, batch.batch)
     task_loss = scaler.scale(cross_entropy(scores, batch.y))
-    guarded(task_loss, scaler.scale(mark.loss(model) * torch.inf), model.parameters(), 1.0).backward()
+    projected_sum(task_loss, scaler.scale(mark.loss(model) * torch.inf), model.parameters(), 1.0).backward()
     scaler.step(optimiser)
     scaler.update()
     assert scaler.get_scale() == 2.0**11

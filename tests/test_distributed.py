@@ -19,14 +19,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from invgnn.batches import Collated, accuracy
-from invgnn.provenance import digest_model
-from invgnn.recipe import Recipe, guarded
+from invgnn.audit.provenance import digest_model
+from invgnn.audit.verify import verify
+from invgnn.nn.gradient_projection import projected_sum
 from invgnn.secret import Secret
-from invgnn.tasks import motif_task, new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.training.batching import Collated, accuracy
+from invgnn.training.tasks import motif_task, new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 
 STEPS, SIZE, M = 200, 32, 64
 WAYS = ("own", "joint", "guarded")
@@ -91,11 +92,11 @@ def teach(rank, world, way):
         else:
             scores = net(batch.x, batch.edge_index, batch.batch)
             loss = cross_entropy(scores, batch.y)
-            loss = mark.guard(net, loss) if way == "guarded" else loss + mark.loss(net, step=step)
+            loss = mark.joint_loss(net, loss) if way == "guarded" else loss + mark.loss(net, step=step)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    return mark.weigh(mark.read(net)).bits(), model.state_dict()
+    return mark.evidence(mark.read(net)).bits(), model.state_dict()
 
 
 def drift(rank, order, wrapper, pause=False):
@@ -119,14 +120,14 @@ def _backward(order, mark, net, batch, step):
     if order.startswith("joint"):
         mixed = mark.mix(batch)
         loss = cross_entropy(mixed(net), batch.y)
-        (mixed.guard(loss) if order == "joint guard" else loss + mixed.loss()).backward()
+        (mixed.joint_loss(loss) if order == "joint guard" else loss + mixed.loss()).backward()
         return
     if order == "alone" and step:
         mark.loss(net).backward()
         return
     loss = cross_entropy(net(batch.x, batch.edge_index, batch.batch), batch.y)
     if order == "guard":
-        mark.guard(net, loss).backward()
+        mark.joint_loss(net, loss).backward()
     elif order == "late":
         taken = mark.loss(net)
         loss.backward()
@@ -144,7 +145,7 @@ def step_of_both(rank):
     model.eval()  # no dropout: the shares of a mean are the mean's
     net = DistributedDataParallel(model)
     batch = draw()
-    mark.guard(net, cross_entropy(net(batch.x, batch.edge_index, batch.batch), batch.y)).backward()
+    mark.joint_loss(net, cross_entropy(net(batch.x, batch.edge_index, batch.batch), batch.y)).backward()
     found = [p.grad.clone() for p in model.parameters()]
 
     twin = copy.deepcopy(model).eval()
@@ -152,7 +153,7 @@ def step_of_both(rank):
     order = torch.randperm(200, generator=torch.Generator().manual_seed(7))
     whole = owned(16, cap=0.5)[2].batch(order[: 2 * SIZE])
     task_loss = cross_entropy(twin(whole.x, whole.edge_index, whole.batch), whole.y)
-    guarded(task_loss, mark.loss(twin), twin.parameters(), 0.5).backward()
+    projected_sum(task_loss, mark.loss(twin), twin.parameters(), 0.5).backward()
     return found, [p.grad for p in twin.parameters()]
 
 

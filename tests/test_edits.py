@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import GATConv, GCNConv, Linear, SAGEConv, global_add_pool
 
-import invgnn.edits
-from invgnn.edits import (
+import invgnn.attacks.edits
+from invgnn.attacks.edits import (
     Cast,
     Chain,
     Distil,
@@ -36,16 +36,16 @@ from invgnn.edits import (
     suite,
     weight_matrices,
 )
-from invgnn.edits.layers import last_layer, scores
-from invgnn.edits.lessons import ask_teacher
-from invgnn.edits.quantise import quantised
+from invgnn.attacks.edits.quantise import quantised
 from invgnn.errors import EditError, ParameterError
-from invgnn.models import load_model, save_model
-from invgnn.perception import attach_head
-from invgnn.randomness import seeded
-from invgnn.tasks import new_model
+from invgnn.nn.model_file import load_model, save_model
+from invgnn.nn.perception import attach_head
+from invgnn.nn.rng import seeded
 from invgnn.testing import check_edit
-from invgnn.training import train
+from invgnn.training.batching import last_layer, scores
+from invgnn.training.distillation import ask_teacher
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
 
 EDITS = [
     *(Prune(0.2), Prune(0.5), PruneChannels(0.3), Quantise(8), Quantise(4), Cast("bf16"), Cast("fp16")),
@@ -121,14 +121,17 @@ def test_names_tell_edits_apart():
 
 
 def test_every_edit_there_is_runs_through_the_contract():
-    for module in pkgutil.iter_modules(invgnn.edits.__path__):
-        __import__(f"invgnn.edits.{module.name}")
+    for module in pkgutil.iter_modules(invgnn.attacks.edits.__path__):
+        __import__(f"invgnn.attacks.edits.{module.name}")
     kinds = {
-        kind for name in list(sys.modules) if name.startswith("invgnn.edits") for kind in _edits_in(name)
+        kind
+        for name in list(sys.modules)
+        if name.startswith("invgnn.attacks.edits")
+        for kind in _edits_in(name)
     }
     tried = {type(edit) for edit in EDITS}
     assert kinds == tried == {*map(type, suite())}
-    assert {kind.__name__ for kind in kinds} < {*invgnn.edits.__all__}
+    assert {kind.__name__ for kind in kinds} < {*invgnn.attacks.edits.__all__}
 
 
 def _edits_in(name):
@@ -527,14 +530,14 @@ def test_the_teacher_is_asked_about_exactly_its_share(rho, both):
 def test_the_loss_is_the_divergence_where_asked_and_the_task_elsewhere(seed, temperature):
     from scipy.special import log_softmax, rel_entr, softmax
 
-    from invgnn.edits.lessons import Lessons
+    from invgnn.training.distillation import SoftTargets
 
     rng = np.random.default_rng(seed)
     taught, said = rng.normal(size=(2, 6, 3))
     classes, asked = rng.integers(3, size=6), rng.random(6) < 0.5
     which = rng.permutation(6)[:4]
-    lessons = Lessons(*map(torch.from_numpy, (classes, taught, asked)))
-    found = lessons.loss(torch.from_numpy(said[which]), torch.from_numpy(which), temperature)
+    targets = SoftTargets(*map(torch.from_numpy, (classes, taught, asked)), temperature)
+    found = targets.loss(torch.from_numpy(said[which]), torch.from_numpy(which))
     expected = [
         temperature**2 * rel_entr(softmax(taught[i] / temperature), softmax(said[i] / temperature)).sum()
         if asked[i]
@@ -567,15 +570,15 @@ def test_a_student_of_ones_own_is_not_taught_twice(web):
 
 
 def test_the_best_epoch_on_validation_data_is_kept(web, monkeypatch):
-    from invgnn.edits import lessons
+    from invgnn.training import fitting
 
     seen = []
 
     def graded(student, *_):
         seen.append(copy.deepcopy(student))
-        return [0.5, 0.9, 0.9, 0.7][len(seen) - 1]
+        return [0.5, 0.9, 0.9, 0.7, 0.0][len(seen) - 1]
 
-    monkeypatch.setattr(lessons, "accuracy", graded)
+    monkeypatch.setattr(fitting, "accuracy", graded)
     student = Distil(epochs=4)(small(web), web)
     assert not changed(seen[2], student)
     assert changed(seen[3], student)
@@ -598,7 +601,7 @@ def test_a_chain_is_its_links_in_order(web):
 
 
 PLUGIN = """
-from invgnn.edits import Edit, Prune
+from invgnn.attacks.edits import Edit, Prune
 class Mine(Edit):
     def apply(self, model, task):
         return model

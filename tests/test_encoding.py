@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from invgnn.encoding import DEEPEST, DTYPES, decode, digest, digest_encoded, encode
 from invgnn.errors import ParameterError
+from invgnn.storage.encoding import DEEPEST, DTYPES, decode, digest, digest_encoded, encode
 
 NAMES = st.one_of(
     st.text(max_size=12),

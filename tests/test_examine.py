@@ -13,15 +13,15 @@ from scipy.stats import fisher_exact
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from invgnn.encoding import decode
+from invgnn.audit.examine import Refusal, examine
+from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
-from invgnn.examine import Refusal, examine
-from invgnn.inputs import Inputs
-from invgnn.query import PATIENCE, ask
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.readout.query import PATIENCE, ask
+from invgnn.storage.encoding import decode
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.inputs import Inputs
+from invgnn.watermark.mark import Watermark
 
 ACCESSES = ("embedding", "logits", "labels")
 
@@ -54,7 +54,7 @@ def test_every_tensor_that_reaches_a_suspect_is_in_the_bound_bytes(draw, level):
         return torch.rand(batch.num_graphs, 2)
 
     mark.read(suspect)
-    held = decode(mark._questions)
+    held = decode(mark.questions.bytes)
     graphs = [held["carriers"], held["ordinary"]]
     (shown,) = seen
     assert set(shown) == {"x", "edge_index", "batch", "ptr", "num_nodes"}
@@ -76,7 +76,7 @@ def test_every_tensor_that_reaches_a_suspect_is_in_the_bound_bytes(draw, level):
     assert shown["num_nodes"] == starts[-1]
 
 
-def test_inputs_of_the_second_channel_are_decoded_from_the_bound_bytes(motifs):
+def test_inputs_of_the_score_channel_are_decoded_from_the_bound_bytes(motifs):
     """Subclasses, extra methods, labels and masks stay outside; every value is as it was hashed."""
 
     class Tricky(Data):
@@ -133,8 +133,8 @@ def test_a_suspect_that_writes_into_its_input_changes_nothing_for_the_next(draw,
             assert torch.equal(value, first.seen[0][key]), key
     for task in (motifs, web):
         model = new_model(task, "GCN", 0, hidden_channels=8)
-        channelled = Watermark.draw(mark.secret, task.data, m=16, access="logits", function=16)
-        channelled = channelled.remember(model, task.data)
+        channelled = Watermark.draw(mark.secret, task.data, m=16, access="logits", score_channel=16)
+        channelled = channelled.with_baseline(model, task.data)
         before = Inputs(task.data).digest()
         results = [verify(suspect, channelled, data=task.data) for suspect in (model, Spy(), model)]
         assert Inputs(task.data).digest() == before
@@ -155,7 +155,7 @@ def marked(motifs):
 
 
 def test_a_permuted_copy_is_read_by_its_scores(marked, motifs):
-    from invgnn.edits import PermuteUnits
+    from invgnn.attacks.edits import PermuteUnits
 
     mark, model = marked
     plain, permuted = verify(model, mark), verify(PermuteUnits()(model, motifs), mark)
@@ -174,7 +174,7 @@ def test_a_model_without_a_hidden_layer_is_read_by_its_scores(web):
     verdict = verify(new_model(web, "SGC", 0), mark)
     assert [level["read"] for level in verdict.levels] == [False, True, True]
     assert "no hidden representation" in verdict.levels[0]["note"]
-    assert verdict.tried in {3, 6}
+    assert verdict.tests in {3, 6}
     with pytest.raises(SuspectError, match="no hidden representation"):
         verify(new_model(web, "SGC", 0), mark, access="embedding")
 
@@ -189,29 +189,29 @@ def test_one_pass_serves_all_levels(draw, motifs):
         assert level.answers.carriers.tolist() == mark.read(model, level.access).carriers.tolist()
 
 
-def test_a_second_channel_is_read_at_every_level(motifs):
+def test_a_score_channel_is_read_at_every_level(motifs):
     from invgnn.secret import Secret
 
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
-    mark = Watermark.draw(Secret(b"c" * 32), motifs.data, m=16, access=ACCESSES, function=16)
+    mark = Watermark.draw(Secret(b"c" * 32), motifs.data, m=16, access=ACCESSES, score_channel=16)
     for access in (None, *ACCESSES):
         with pytest.raises(ParameterError, match="data="):
-            verify(model, mark.remember(model, motifs.data), access=access)
-        with pytest.raises(ParameterError, match="remembers no model"):
+            verify(model, mark.with_baseline(model, motifs.data), access=access)
+        with pytest.raises(ParameterError, match="no baseline scores"):
             verify(model, mark, access=access, data=motifs.data)
-    bound = mark.remember(model, motifs.data)
+    bound = mark.with_baseline(model, motifs.data)
     verdict = verify(lambda b: model(b.x, b.edge_index, b.batch).argmax(1), bound, data=motifs.data)
-    assert set(verdict.channels) == {"carriers", "function"}
+    assert set(verdict.channels) == {"carriers", "score_channel"}
 
 
-def test_the_second_channel_is_read_through_reordered_columns(motifs):
+def test_the_score_channel_is_read_through_reordered_columns(motifs):
     """Columns rolled, and a class in front: the same scores along the same features."""
     from invgnn.secret import Secret
 
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     train(model, motifs, epochs=10)
-    mark = Watermark.draw(Secret(b"d" * 32), motifs.data, m=16, access="logits", function=16)
-    mark = mark.remember(new_model(motifs, "GIN", 1, hidden_channels=8), motifs.data)
+    mark = Watermark.draw(Secret(b"d" * 32), motifs.data, m=16, access="logits", score_channel=16)
+    mark = mark.with_baseline(new_model(motifs, "GIN", 1, hidden_channels=8), motifs.data)
     channel = mark.channel(motifs.data)
 
     def served(batch):
@@ -222,7 +222,7 @@ def test_the_second_channel_is_read_through_reordered_columns(motifs):
     plain, other = (examine(mark, suspect, channel=channel) for suspect in (model, served))
     if other.aligned:  # the way that shows most may be the columns as they come
         assert other.columns == (2, 1)
-        assert other.lean.cosine == pytest.approx(plain.lean.cosine, abs=1e-3)
+        assert other.score_shift.cosine == pytest.approx(plain.score_shift.cosine, abs=1e-3)
     assert other.tests == 2
     replies = mark.ask(served)
     assert replies.alignments == ((0, 1), (2, 1))
@@ -231,10 +231,10 @@ def test_the_second_channel_is_read_through_reordered_columns(motifs):
 
 
 def _selected(suspect, channel, columns):
-    from invgnn.alignment import select
-    from invgnn.channel import said_of
+    from invgnn.readout.alignment import select
+    from invgnn.watermark.score_channel import log_probabilities_of
 
-    return select(torch.from_numpy(said_of(suspect, channel.inputs)), columns).numpy()
+    return select(torch.from_numpy(log_probabilities_of(suspect, channel.inputs)), columns).numpy()
 
 
 # --- refusing
@@ -372,7 +372,7 @@ def test_one_reply_of_another_form_spoils_no_other(marked):
 
 
 def test_a_head_that_does_not_fit_leaves_the_scores(draw, motifs):
-    from invgnn.perception import attach_head
+    from invgnn.nn.perception import attach_head
 
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     attach_head(model, 5)
@@ -381,12 +381,12 @@ def test_a_head_that_does_not_fit_leaves_the_scores(draw, motifs):
     assert "head failed" in verdict.levels[0]["note"]
 
 
-def test_the_second_channel_is_read_around_refused_inputs(motifs):
+def test_the_score_channel_is_read_around_refused_inputs(motifs):
     from invgnn.secret import Secret
 
     model = new_model(motifs, "GIN", 0, hidden_channels=8).eval()
-    mark = Watermark.draw(Secret(b"c" * 32), motifs.data, m=16, access="logits", function=16)
-    mark = mark.remember(new_model(motifs, "GIN", 1, hidden_channels=8), motifs.data)
+    mark = Watermark.draw(Secret(b"c" * 32), motifs.data, m=16, access="logits", score_channel=16)
+    mark = mark.with_baseline(new_model(motifs, "GIN", 1, hidden_channels=8), motifs.data)
     bad = motifs.data[7].x
 
     def serve(batch):
@@ -395,8 +395,8 @@ def test_the_second_channel_is_read_around_refused_inputs(motifs):
         return model(batch.x, batch.edge_index, batch.batch)
 
     whole, part = (verify(suspect, mark, data=motifs.data) for suspect in (model, serve))
-    assert part.channels["function"]["cosine"] == pytest.approx(
-        whole.channels["function"]["cosine"], abs=0.2
+    assert part.channels["score_channel"]["cosine"] == pytest.approx(
+        whole.channels["score_channel"]["cosine"], abs=0.2
     )
 
 

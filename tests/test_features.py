@@ -1,6 +1,6 @@
-"""Public features and what the second channel makes of them: golden numbers, and numpy as a second opinion.
+"""Public features and what the score channel makes of them: golden numbers, and numpy as a second opinion.
 
-A change here loses every mark with a second channel, or its evidence. Features are defined up to the sign
+A change here loses every mark with a score channel, or its evidence. Features are defined up to the sign
 of each axis, so absolute values are compared, or what does not depend on signs.
 """
 
@@ -15,11 +15,11 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from drawn import Lcg
-from invgnn.channel import Channel, beyond, follow, standing
 from invgnn.errors import DataError, ParameterError
-from invgnn.features import Features, _weights
-from invgnn.inputs import Inputs
 from invgnn.secret import public_stream
+from invgnn.watermark.inputs import Inputs
+from invgnn.watermark.public_features import Features, _weights
+from invgnn.watermark.score_channel import ScoreChannel, beyond, follow, standing
 
 SINGLE = np.float32
 UNITS = 128
@@ -241,7 +241,7 @@ def channel(data):
     features = Features.fit(Batch.from_data_list(data), "graph", SIZE)
     shadow = features.axes.numpy().T @ numbers(5, len(features.axes))
     direction, before = shadow / np.linalg.norm(shadow), numbers(6, 80, 3)
-    return Channel(features, direction, signs, strength=0.6, before=before, inputs=Inputs.of(data))
+    return ScoreChannel(features, direction, signs, strength=0.6, before=before, inputs=Inputs.of(data))
 
 
 class Words:
@@ -267,7 +267,7 @@ def normal_numbers(version, n):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_direction_is_the_shadow_of_normal_numbers(data, version):
-    drawn = Channel.draw(Words(9), signs, data, SIZE, 0.6, numbers(6, 80, 3), version)
+    drawn = ScoreChannel.draw(Words(9), signs, data, SIZE, 0.6, numbers(6, 80, 3), version)
     shadow = drawn.features.axes.numpy().T @ normal_numbers(version, len(drawn.features.axes))
     np.testing.assert_allclose(drawn.direction, shadow / np.linalg.norm(shadow), atol=1e-9)
     golden = GOLDEN[f"format {version}"]
@@ -290,7 +290,7 @@ def test_leaning_scores_move_by_half_the_strength_either_way(channel, data, clas
     np.testing.assert_allclose(along[:3], GOLDEN["along"], rtol=1e-5, atol=1e-5)
     expected = scores + 0.3 * along[:, None] * SIGNS[classes]
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
-        leaning = channel.lean(torch.from_numpy(scores).to(dtype), batch)
+        leaning = channel.shift(torch.from_numpy(scores).to(dtype), batch)
         assert leaning.dtype == dtype
         np.testing.assert_allclose(leaning, expected, atol=tolerance)
 
@@ -310,7 +310,7 @@ def reread(channel, data, scores):
 
 
 def test_golden_reading(channel, data):
-    leaning = channel.lean(torch.from_numpy(2 * numbers(8, 80, 3)), Batch.from_data_list(data))
+    leaning = channel.shift(torch.from_numpy(2 * numbers(8, 80, 3)), Batch.from_data_list(data))
     lean = channel.read(lambda batch: leaning)
     found = [lean.cosine, lean.within]
     assert found == pytest.approx(reread(channel, data, leaning.numpy()), abs=1e-9)

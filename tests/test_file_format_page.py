@@ -1,4 +1,4 @@
-"""docs/file-format.md, taken at its word: a reader of marks from hashlib, json and numpy alone.
+"""docs/reference/file-format.md, taken at its word: a reader of marks from hashlib, json and numpy alone.
 
 Nothing in the first part imports the library. The second part compares it with what the library derives.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "file-format.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference/file-format.md"
 GOLDEN = Path(__file__).with_name("golden")
 
 # --- canonical encoding
@@ -255,18 +255,18 @@ def activations(x, edges, owners, node_task):
 def saved(draw, motifs, rings, tmp_path_factory):
     """Marks that the library drew and wrote, by name, with their files."""
     from invgnn.secret import Secret
-    from invgnn.tasks import new_model
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import new_model
+    from invgnn.watermark.mark import Watermark
 
     folder = tmp_path_factory.mktemp("marks")
     levels = ("embedding", "logits", "labels")
-    drawn = draw(function=16)
+    drawn = draw(score_channel=16)
     model = new_model(motifs, "GCN", 0, hidden_channels=8)
     marks = {
         "graph": draw(access=levels),
         "node": draw("node", access=levels),
         "unlabelled": Watermark.draw(Secret(bytes(range(32))), rings, m=8),
-        "channel": drawn.remember(model, motifs.data),
+        "channel": drawn.with_baseline(model, motifs.data),
     }
     for name, mark in marks.items():
         mark.save(folder / name, insecure_no_passphrase=True)
@@ -298,16 +298,16 @@ def test_everything_derives_as_the_page_says(saved, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_questions_are_those_that_are_asked(saved, name):
-    from invgnn.encoding import encode
+    from invgnn.storage.encoding import encode
 
     mark, path = saved[name]
     ours = Mark(path)
-    assert enc(ours.questions) == mark._questions == encode(ours.questions)
+    assert enc(ours.questions) == mark.questions.bytes == encode(ours.questions)
     assert (ours.questions["labels"] is None) == (mark.labels is None) == (name == "unlabelled")
 
 
 def test_answers_are_read_as_the_page_says(draw, tmp_path):
-    from invgnn.examine import examine
+    from invgnn.audit.examine import examine
 
     mark = draw(access="logits", classes=3)
     mark.save(tmp_path / "m", insecure_no_passphrase=True)
@@ -354,7 +354,7 @@ def test_inputs_have_the_digest_of_the_page(saved, motifs):
     )
 
 
-def test_the_second_channel_points_where_the_page_says(saved, motifs):
+def test_the_score_channel_points_where_the_page_says(saved, motifs):
     mark, path = saved["channel"]
     channel = mark.channel(motifs.data)
     axes = channel.features.axes.numpy()
@@ -364,8 +364,8 @@ def test_the_second_channel_points_where_the_page_says(saved, motifs):
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_the_features_are_those_of_the_page(motifs, web, level):
-    from invgnn.features import _activations
-    from invgnn.inputs import Inputs
+    from invgnn.watermark.inputs import Inputs
+    from invgnn.watermark.public_features import _activations
 
     batch = next(Inputs((motifs if level == "graph" else web).data).batches(None))
     nodes = len(batch.x)
@@ -375,8 +375,8 @@ def test_the_features_are_those_of_the_page(motifs, web, level):
 
 
 def test_normal_numbers_are_normal_to_the_last_digits():
-    from invgnn.channel import gaussians
     from invgnn.secret import public_stream
+    from invgnn.watermark.score_channel import gaussians
 
     ours = Stream(b"", "numbers", 1).normal(300)
     np.testing.assert_allclose(gaussians(public_stream("numbers", 1), 300), ours, rtol=1e-12, atol=1e-12)
@@ -386,7 +386,7 @@ def test_normal_numbers_are_normal_to_the_last_digits():
 
 def test_every_domain_is_on_the_page():
     source = Path(__file__).resolve().parents[1] / "src" / "invgnn"
-    text = "".join(path.read_text(encoding="utf-8") for path in source.glob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in source.glob("**/*.py"))
     domains = set(re.findall(r'"(invgnn/[a-z]+/2)"', text)) | {"invgnn/file/2"}
     page = PAGE.read_text(encoding="utf-8")
     assert len(domains) >= 9

@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invgnn import files
 from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError, ParameterError, PassphraseError
 from invgnn.secret import Secret
+from invgnn.storage import container
 
 ABUSE = Path(__file__).parent / "abuse"
 GOLDEN = Path(__file__).parent / "golden"
-QUICK = files.Kdf(64, 1, 4)
+QUICK = container.Kdf(64, 1, 4)
 BODY = {"name": "Zoë", "m": 128, "alpha": 1e-6, "plain": True, "none": None, "list": [1, [2.5]]}
 DTYPES = ["f8", "f4", "f2", "c8", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 TENSORS = {f"t.{d}": np.arange(6).reshape(2, 3).astype(d) for d in DTYPES} | {
@@ -47,7 +47,7 @@ def mode(path):
 def test_canonical_json_is_the_only_form():
     value = {"b": [1, 2.0, 1e-6, -0.0, True, None], "a": "Zoë\n", "ä": {}}
     expected = '{"a":"Zoë\\n","b":[1,2.0,1e-06,-0.0,true,null],"ä":{}}'
-    assert files.canonical_json(value) == expected.encode()
+    assert container.canonical_json(value) == expected.encode()
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_canonical_json_is_the_only_form():
 )
 def test_canonical_json_refuses(value):
     with pytest.raises(ParameterError, match="advice"):
-        files.canonical_json(value)
+        container.canonical_json(value)
 
 
 def test_canonical_json_refuses_what_never_ends():
     value = []
     value.append(value)
     with pytest.raises(ParameterError):
-        files.canonical_json(value)
+        container.canonical_json(value)
 
 
 JSON = st.recursive(
@@ -90,9 +90,9 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_canonical_json_reads_back(value):
-    data = files.canonical_json(value)
+    data = container.canonical_json(value)
     assert json.loads(data) == value
-    assert files.canonical_json(json.loads(data)) == data
+    assert container.canonical_json(json.loads(data)) == data
 
 
 # --- there and back
@@ -102,8 +102,8 @@ def test_canonical_json_reads_back(value):
 @pytest.mark.parametrize("passphrase", [None, "correct horse"])
 def test_round_trip(tmp_path, kind, passphrase):
     path = tmp_path / "file"
-    digest = files.write(path, kind, BODY, TENSORS, passphrase=passphrase, _kdf=QUICK)
-    found = files.read(path, kind, passphrase=passphrase)
+    digest = container.write(path, kind, BODY, TENSORS, passphrase=passphrase, _kdf=QUICK)
+    found = container.read(path, kind, passphrase=passphrase)
     assert (found.kind, found.version, found.digest) == (kind, 2, digest)
     assert found.body == BODY
     assert found.tensors.keys() == TENSORS.keys()
@@ -111,7 +111,7 @@ def test_round_trip(tmp_path, kind, passphrase):
         assert found.tensors[name].dtype == array.dtype
         assert found.tensors[name].flags.writeable
         np.testing.assert_array_equal(found.tensors[name], array)
-    assert digest == files.digest_of(kind, 2, BODY, TENSORS)
+    assert digest == container.digest_of(kind, 2, BODY, TENSORS)
     assert names(tmp_path) == ["file"]
 
 
@@ -122,18 +122,18 @@ def test_torch_round_trip_is_exact(tmp_path, passphrase):
     tensors |= {"slice": torch.arange(12).reshape(3, 4).t()[1:], "flag": torch.tensor(True)}
     tensors["parameter"] = torch.nn.Parameter(torch.ones(2, 0, 3, dtype=torch.bfloat16))
     path = tmp_path / "a.model"
-    digest = files.write(path, "model", {}, tensors, passphrase=passphrase, _kdf=QUICK)
-    found = files.read(path, "model", passphrase=passphrase, framework="torch")
+    digest = container.write(path, "model", {}, tensors, passphrase=passphrase, _kdf=QUICK)
+    found = container.read(path, "model", passphrase=passphrase, framework="torch")
     for name, tensor in tensors.items():
         torch.testing.assert_close(found.tensors[name], tensor, rtol=0, atol=0, equal_nan=True)
-    assert found.digest == digest == files.digest_of("model", 2, {}, found.tensors)
+    assert found.digest == digest == container.digest_of("model", 2, {}, found.tensors)
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_digest_is_the_same_from_either_framework(version):
     tensors = {n: torch.from_numpy(a) for n, a in TENSORS.items()}
     swapped = {n: a.astype(a.dtype.newbyteorder(">")) for n, a in TENSORS.items()}
-    digests = {files.digest_of("mark", version, BODY, t) for t in (TENSORS, tensors, swapped)}
+    digests = {container.digest_of("mark", version, BODY, t) for t in (TENSORS, tensors, swapped)}
     assert len(digests) == 1
 
 
@@ -151,7 +151,7 @@ def test_digest_is_frozen():
     content += text(b"tensors") + item(b"m", text(b"x") + item(b"m", tensor))
     content += text(b"version") + number(b"2")
     expected = hashlib.sha256(text(b"invgnn/file/2") + item(b"m", content)).hexdigest()
-    digest = files.digest_of("mark", 2, {"m": 2, "x": 0.0}, {"x": np.array([[1, 2]], "<u2")})
+    digest = container.digest_of("mark", 2, {"m": 2, "x": 0.0}, {"x": np.array([[1, 2]], "<u2")})
     assert digest == expected
     assert digest == "c55dbc95346ad1dc9bb28824bf591def8196cb6f575c1f820c043fba20be0649"
 
@@ -161,7 +161,7 @@ def test_digest_of_version_1_is_frozen():
     body, array = {"m": 2}, np.array([[1, 2]], "<u2")
     fields = [b"invgnn/file", b"mark", b"1", b'{"m":2}', b"x", b"U16", b"[1,2]", b"\1\0\2\0"]
     text = b"".join(len(f).to_bytes(8, "little") + f for f in fields)
-    digest = files.digest_of("mark", 1, body, {"x": array})
+    digest = container.digest_of("mark", 1, body, {"x": array})
     assert digest == hashlib.sha256(text).hexdigest()
     assert digest == "f7ee608abd54f70a27263a2a01953e69456103b59bd3c943e7def3d6569b36aa"
 
@@ -169,7 +169,7 @@ def test_digest_of_version_1_is_frozen():
 @pytest.mark.parametrize("version", [0, 3, True, "2", 2.0])
 def test_digest_of_an_unknown_version(version):
     with pytest.raises(ParameterError, match="format version"):
-        files.digest_of("mark", version, {}, {})
+        container.digest_of("mark", version, {}, {})
 
 
 def test_digest_tells_everything_apart():
@@ -191,12 +191,12 @@ def test_digest_tells_everything_apart():
         ("mark", 2, {}, {"a": one, "b": one}),
         ("mark", 2, {}, {}),
     ]
-    assert len({files.digest_of(*v) for v in variants}) == len(variants)
+    assert len({container.digest_of(*v) for v in variants}) == len(variants)
 
 
 def test_bytes_on_disk_are_canonical(tmp_path):
-    files.write(tmp_path / "a", "mark", BODY, TENSORS)
-    files.write(
+    container.write(tmp_path / "a", "mark", BODY, TENSORS)
+    container.write(
         tmp_path / "b",
         "mark",
         dict(reversed(BODY.items())),
@@ -207,23 +207,23 @@ def test_bytes_on_disk_are_canonical(tmp_path):
 
 def test_sealing_twice_gives_different_bytes_and_shows_nothing(tmp_path):
     for name in "ab":
-        files.write(tmp_path / name, "mark", {"n": "needle"}, {}, passphrase="x", _kdf=QUICK)
+        container.write(tmp_path / name, "mark", {"n": "needle"}, {}, passphrase="x", _kdf=QUICK)
     one, two = (tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()
     assert one != two
     assert b"needle" not in one
 
 
 def test_bytes_on_disk_are_frozen(tmp_path):
-    files.write(tmp_path / "a", "mark", BODY, TENSORS)
+    container.write(tmp_path / "a", "mark", BODY, TENSORS)
     assert hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest() == (
         "eb91913d0d0fc3e5f4c604a9b0730760ab412937c91919b252db826f24eb88ea"
     )
 
 
 def test_sealed_by_the_book(tmp_path):
-    # docs/file-format.md, followed without files.py
-    files.write(tmp_path / "clear", "mark", BODY, TENSORS)
-    files.write(tmp_path / "sealed", "mark", BODY, TENSORS, passphrase="Zoë", _kdf=QUICK)
+    # docs/reference/file-format.md, followed without container.py
+    container.write(tmp_path / "clear", "mark", BODY, TENSORS)
+    container.write(tmp_path / "sealed", "mark", BODY, TENSORS, passphrase="Zoë", _kdf=QUICK)
     data = (tmp_path / "sealed").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
@@ -244,7 +244,7 @@ def test_sealed_by_the_book(tmp_path):
 
 
 def test_safetensors_itself_reads_our_files(tmp_path):
-    files.write(tmp_path / "a.mark", "mark", BODY, TENSORS)
+    container.write(tmp_path / "a.mark", "mark", BODY, TENSORS)
     with safetensors.safe_open(tmp_path / "a.mark", framework="np") as file:
         assert file.metadata().keys() == {"invgnn"}
         np.testing.assert_array_equal(file.get_tensor("t.f8"), TENSORS["t.f8"])
@@ -253,10 +253,10 @@ def test_safetensors_itself_reads_our_files(tmp_path):
 
 
 def test_container_shows_nothing_private(tmp_path):
-    files.write(tmp_path / "a", "mark", {"word": "needle"}, {"x": np.full(3, 77)})
-    shown = repr(files.read(tmp_path / "a", "mark"))
+    container.write(tmp_path / "a", "mark", {"word": "needle"}, {"x": np.full(3, 77)})
+    shown = repr(container.read(tmp_path / "a", "mark"))
     assert "needle" not in shown
-    assert "77" not in shown.replace(files.read(tmp_path / "a", "mark").digest, "")
+    assert "77" not in shown.replace(container.read(tmp_path / "a", "mark").digest, "")
 
 
 # --- files of version 1, which are in the field
@@ -270,14 +270,14 @@ FIRST += ["sealed.secret", "whole-numbers.mark"]
 @pytest.mark.parametrize("name", FIRST)
 def test_files_of_version_1_open(name):
     path, passphrase = GOLDEN / f"v1-{name}", "open sesame" if "sealed" in name else None
-    seen = files.peek(path)
+    seen = container.peek(path)
     assert (seen["version"], seen["sealed"]) == (1, passphrase is not None)
-    found = files.read(path, seen["kind"], passphrase=passphrase)
+    found = container.read(path, seen["kind"], passphrase=passphrase)
     assert found.version == 1
-    assert found.digest == files.digest_of(found.kind, 1, found.body, found.tensors)
+    assert found.digest == container.digest_of(found.kind, 1, found.body, found.tensors)
     if passphrase is None:
         assert found.digest == seen["digest"]
-        assert files.read_tensors(path).keys() == found.tensors.keys()
+        assert container.read_tensors(path).keys() == found.tensors.keys()
 
 
 def test_a_secret_of_version_1_opens():
@@ -286,9 +286,9 @@ def test_a_secret_of_version_1_opens():
 
 
 def test_a_file_of_version_1_is_written_anew_as_version_2(tmp_path):
-    old = files.read(GOLDEN / "v1-gin.model", "model")
-    files.write(tmp_path / "new", old.kind, old.body, old.tensors)
-    new = files.read(tmp_path / "new", "model")
+    old = container.read(GOLDEN / "v1-gin.model", "model")
+    container.write(tmp_path / "new", old.kind, old.body, old.tensors)
+    new = container.read(tmp_path / "new", "model")
     assert new.version == 2
     assert new.body == old.body
     assert new.digest != old.digest
@@ -298,9 +298,9 @@ def test_a_file_of_version_1_is_written_anew_as_version_2(tmp_path):
 
 
 def test_peek(tmp_path):
-    digest = files.write(tmp_path / "clear", "mark", BODY, {"x": np.zeros((2, 3), np.float32)})
-    files.write(tmp_path / "sealed", "mark", BODY, {}, passphrase="x", _kdf=QUICK)
-    assert files.peek(tmp_path / "clear") == {
+    digest = container.write(tmp_path / "clear", "mark", BODY, {"x": np.zeros((2, 3), np.float32)})
+    container.write(tmp_path / "sealed", "mark", BODY, {}, passphrase="x", _kdf=QUICK)
+    assert container.peek(tmp_path / "clear") == {
         "kind": "mark",
         "version": 2,
         "sealed": False,
@@ -308,7 +308,7 @@ def test_peek(tmp_path):
         "body": BODY,
         "tensors": {"x": {"dtype": "F32", "shape": [2, 3]}},
     }
-    assert files.peek(tmp_path / "sealed") == {"kind": "mark", "version": 2, "sealed": True}
+    assert container.peek(tmp_path / "sealed") == {"kind": "mark", "version": 2, "sealed": True}
 
 
 def test_read_tensors_of_anyone(tmp_path):
@@ -316,23 +316,23 @@ def test_read_tensors_of_anyone(tmp_path):
 
     weights = {"w": torch.ones(2, dtype=torch.bfloat16)}
     save_file(weights, tmp_path / "theirs")
-    files.write(tmp_path / "ours", "model", {}, weights)
-    files.write(tmp_path / "sealed", "model", {}, weights, passphrase="x", _kdf=QUICK)
-    assert torch.equal(files.read_tensors(tmp_path / "theirs")["w"], weights["w"])
-    assert torch.equal(files.read_tensors(tmp_path / "ours")["w"], weights["w"])
+    container.write(tmp_path / "ours", "model", {}, weights)
+    container.write(tmp_path / "sealed", "model", {}, weights, passphrase="x", _kdf=QUICK)
+    assert torch.equal(container.read_tensors(tmp_path / "theirs")["w"], weights["w"])
+    assert torch.equal(container.read_tensors(tmp_path / "ours")["w"], weights["w"])
     with pytest.raises(PassphraseError, match="sealed"):
-        files.read_tensors(tmp_path / "sealed")
+        container.read_tensors(tmp_path / "sealed")
     with pytest.raises(FileError, match="altered"):
-        files.read_tensors(ABUSE / "altered-tensor.model")
+        container.read_tensors(ABUSE / "altered-tensor.model")
 
 
 def test_write_text(tmp_path):
     path = tmp_path / "claim.json"
-    files.write_text(path, "Zoë\n")
+    container.write_text(path, "Zoë\n")
     assert path.read_bytes() == "Zoë\n".encode()
     with pytest.raises(ExistingFileError, match="exists already"):
-        files.write_text(path, "other")
-    files.write_text(path, "other", overwrite=True, private=True)
+        container.write_text(path, "other")
+    container.write_text(path, "other", overwrite=True, private=True)
     assert path.read_text() == "other"
     assert mode(path) == 0o600
 
@@ -342,33 +342,33 @@ def test_write_text(tmp_path):
 
 def test_passphrase_missing_wrong_or_empty(tmp_path):
     path = tmp_path / "a.mark"
-    files.write(path, "mark", {}, {}, passphrase="caf\u00e9", _kdf=QUICK)
+    container.write(path, "mark", {}, {}, passphrase="caf\u00e9", _kdf=QUICK)
     with pytest.raises(PassphraseError, match="sealed"):
-        files.read(path, "mark")
+        container.read(path, "mark")
     wrong = {"cafe": "does not open", "": "empty", "\ud800": "not text", b"caf\xc3\xa9": "not text"}
     wrong |= {12345: "not text", str(conceal("caf\u00e9")): "stand-in"}
     for words, why in wrong.items():
         with pytest.raises(PassphraseError, match=why):
-            files.read(path, "mark", passphrase=words)
+            container.read(path, "mark", passphrase=words)
     with pytest.raises(PassphraseError, match="empty"):
-        files.write(tmp_path / "b", "mark", {}, {}, passphrase="")
-    assert files.read(path, "mark", passphrase="cafe\u0301").body == {}  # the same é, decomposed
+        container.write(tmp_path / "b", "mark", {}, {}, passphrase="")
+    assert container.read(path, "mark", passphrase="cafe\u0301").body == {}  # the same é, decomposed
     assert names(tmp_path) == ["a.mark"]
 
 
 def test_label_of_a_sealed_file_cannot_be_changed(tmp_path):
     path = tmp_path / "a.mark"
-    files.write(path, "mark", {}, {}, passphrase="x", _kdf=QUICK)
+    container.write(path, "mark", {}, {}, passphrase="x", _kdf=QUICK)
     path.write_bytes(path.read_bytes().replace(rb"\"kind\":\"mark\"", rb"\"kind\":\"mask\""))
     with pytest.raises(PassphraseError, match="altered"):
-        files.read(path, "mask", passphrase="x")
+        container.read(path, "mask", passphrase="x")
 
 
 def test_the_default_is_strong(tmp_path):
-    assert files.STRONG == (65536, 3, 4)
-    files.write(tmp_path / "a", "mark", {}, {}, passphrase="x")
+    assert container.STRONG == (65536, 3, 4)
+    container.write(tmp_path / "a", "mark", {}, {}, passphrase="x")
     assert rb"\"memory_kib\":65536" in (tmp_path / "a").read_bytes()
-    assert files.read(tmp_path / "a", "mark", passphrase="x").kind == "mark"
+    assert container.read(tmp_path / "a", "mark", passphrase="x").kind == "mark"
 
 
 # --- the disk
@@ -379,7 +379,7 @@ def test_the_default_is_strong(tmp_path):
 def test_mode(tmp_path, private, passphrase):
     path, old = tmp_path / "a", os.umask(0o022)
     try:
-        files.write(path, "mark", {}, {}, private=private, passphrase=passphrase, _kdf=QUICK)
+        container.write(path, "mark", {}, {}, private=private, passphrase=passphrase, _kdf=QUICK)
     finally:
         os.umask(old)
     assert mode(path) == (0o600 if private or passphrase else 0o644)
@@ -392,18 +392,18 @@ def test_existing_file_is_kept(tmp_path, monkeypatch, race):
     if race:  # it appears after the early look
         monkeypatch.setattr(os.path, "lexists", lambda path: False)
     with pytest.raises(ExistingFileError, match="exists already"):
-        files.write(path, "mark", {}, {})
+        container.write(path, "mark", {}, {})
     assert path.read_text() == "precious"
     assert names(tmp_path) == ["a.mark"]
-    files.write(path, "mark", {}, {}, overwrite=True)
-    assert files.read(path, "mark").body == {}
+    container.write(path, "mark", {}, {}, overwrite=True)
+    assert container.read(path, "mark").body == {}
     assert names(tmp_path) == ["a.mark"]
 
 
 def test_dangling_link_is_kept(tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(ExistingFileError):
-        files.write(tmp_path / "link", "mark", {}, {})
+        container.write(tmp_path / "link", "mark", {}, {})
     assert names(tmp_path) == ["link"]
 
 
@@ -416,12 +416,12 @@ def test_without_hard_links(tmp_path, monkeypatch, name):
     monkeypatch.setattr(os.path, "lexists", lambda path: False)
     (tmp_path / "b").write_text("precious")
     if name == "a":
-        files.write(tmp_path / "a", "mark", {}, {}, private=True)
-        assert files.read(tmp_path / "a", "mark").body == {}
+        container.write(tmp_path / "a", "mark", {}, {}, private=True)
+        assert container.read(tmp_path / "a", "mark").body == {}
         assert mode(tmp_path / "a") == 0o600
     else:
         with pytest.raises(ExistingFileError):
-            files.write(tmp_path / "b", "mark", {}, {})
+            container.write(tmp_path / "b", "mark", {}, {})
     assert (tmp_path / "b").read_text() == "precious"
     assert names(tmp_path) == sorted({name, "b"})
 
@@ -444,7 +444,7 @@ def test_nothing_is_left_of_a_failed_write(tmp_path, monkeypatch, error, call, o
     if call == "replace" and not overwrite:
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(1, "no links")))
     with pytest.raises(expected):
-        files.write(path, "mark", {}, {}, overwrite=overwrite)
+        container.write(path, "mark", {}, {}, overwrite=overwrite)
     assert names(tmp_path) == (["a.mark"] if overwrite else [])
     if overwrite:
         assert path.read_text() == "precious"
@@ -452,16 +452,16 @@ def test_nothing_is_left_of_a_failed_write(tmp_path, monkeypatch, error, call, o
 
 def test_places_that_cannot_be_used(tmp_path):
     with pytest.raises(FileError, match="no file"):
-        files.read(tmp_path / "none", "mark")
+        container.read(tmp_path / "none", "mark")
     with pytest.raises(FileError, match="folder"):
-        files.read(tmp_path, "mark")
+        container.read(tmp_path, "mark")
     with pytest.raises(FileError, match="folder exists"):
-        files.write(tmp_path / "none" / "a", "mark", {}, {})
+        container.write(tmp_path / "none" / "a", "mark", {}, {})
     (tmp_path / "here").mkdir()
     with pytest.raises(ExistingFileError):
-        files.write(tmp_path / "here", "mark", {}, {})
+        container.write(tmp_path / "here", "mark", {}, {})
     with pytest.raises(FileError, match="cannot be written"):
-        files.write(tmp_path / "here", "mark", {}, {}, overwrite=True)
+        container.write(tmp_path / "here", "mark", {}, {}, overwrite=True)
     assert names(tmp_path) == ["here"]
 
 
@@ -490,26 +490,26 @@ def test_places_that_cannot_be_used(tmp_path):
 )
 def test_what_cannot_be_written(tmp_path, kind, body, tensors):
     with pytest.raises(ParameterError, match="advice"):
-        files.write(tmp_path / "a", kind, body, tensors)
+        container.write(tmp_path / "a", kind, body, tensors)
     assert names(tmp_path) == []
 
 
 def test_body_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_HEADER", 1000)
+    monkeypatch.setattr(container, "MAX_HEADER", 1000)
     with pytest.raises(ParameterError, match="too large"):
-        files.write(tmp_path / "a", "mark", {"text": "x" * 1000}, {})
+        container.write(tmp_path / "a", "mark", {"text": "x" * 1000}, {})
 
 
 def test_framework_is_checked(tmp_path):
-    files.write(tmp_path / "a", "model", {}, {"x": torch.ones(2, dtype=torch.bfloat16)})
+    container.write(tmp_path / "a", "model", {}, {"x": torch.ones(2, dtype=torch.bfloat16)})
     with pytest.raises(ParameterError, match="bfloat16"):
-        files.read(tmp_path / "a", "model")
+        container.read(tmp_path / "a", "model")
     with pytest.raises(ParameterError, match="jax"):
-        files.read(tmp_path / "a", "model", framework="jax")
+        container.read(tmp_path / "a", "model", framework="jax")
 
 
 def test_torch_is_not_imported():
-    code = "import sys, invgnn.secret, invgnn.files; sys.exit('torch' in sys.modules)"
+    code = "import sys, invgnn.secret, invgnn.storage.container; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -598,7 +598,7 @@ def test_the_bad_files_are_what_their_script_makes():
 def load(path):
     if path.suffix == ".secret":
         return Secret.load(path, "open")
-    return files.read(path, "model" if path.suffix == ".model" else "mark")
+    return container.read(path, "model" if path.suffix == ".model" else "mark")
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -614,16 +614,16 @@ def test_bad_file(name):
 @pytest.mark.parametrize("name", DEFECTS)
 def test_peek_judges_only_what_it_can_see(name):
     if name == "wrong-kind.mark" or name.endswith(".secret"):
-        assert files.peek(ABUSE / name)["kind"] in ("model", "secret")
+        assert container.peek(ABUSE / name)["kind"] in ("model", "secret")
     else:
         with pytest.raises(FileError, match=DEFECTS[name][1]):
-            files.peek(ABUSE / name)
+            container.peek(ABUSE / name)
 
 
 @pytest.mark.parametrize("passphrase", [None, "x"])
 def test_cuts_and_flips_are_caught(tmp_path, passphrase):
     path = tmp_path / "a"
-    files.write(path, "mark", {"m": 4}, {"x": np.arange(3)}, passphrase=passphrase, _kdf=QUICK)
+    container.write(path, "mark", {"m": 4}, {"x": np.arange(3)}, passphrase=passphrase, _kdf=QUICK)
     good = path.read_bytes()
     step = 3 if passphrase is None else 17
     bad = [good[:n] for n in range(0, len(good), step)]
@@ -632,7 +632,7 @@ def test_cuts_and_flips_are_caught(tmp_path, passphrase):
     for data in bad:
         path.write_bytes(data)
         try:
-            files.read(path, "mark", passphrase=passphrase)
+            container.read(path, "mark", passphrase=passphrase)
         except FileError:
             continue
         survived.append(data)

@@ -19,13 +19,9 @@ from scipy.stats import chisquare, hypergeom, multivariate_normal
 from torch import nn
 from torch_geometric.data import Data
 
-import invgnn.forgeries
-from invgnn import null
-from invgnn.attacks import Endpoint, Wire
-from invgnn.carriers import Reference
-from invgnn.channel import Lean, Memory, said_of
-from invgnn.errors import DataError, InvgnnError, ParameterError, PassphraseError, SuspectError
-from invgnn.forgeries import (
+import invgnn.attacks.forgery
+from invgnn.attacks.denial import Endpoint, Wire
+from invgnn.attacks.forgery import (
     AlignToOriginal,
     AnotherOwner,
     ArrangeData,
@@ -61,26 +57,31 @@ from invgnn.forgeries import (
     grinding_law,
     suite,
 )
-from invgnn.forgeries.claimant import digest_of_state
-from invgnn.forgeries.forgery import KEPT
-from invgnn.forgeries.guided import kernel, log_density, log_evidence, posterior
-from invgnn.forgeries.heads import _teach
-from invgnn.forgeries.hunt import public_features
-from invgnn.forgeries.rounding import law_by_cosine
-from invgnn.forgeries.twins import digest_by_text, twins
-from invgnn.forgeries.zeros import Polar, digest_without_sign
-from invgnn.forward import call
-from invgnn.graphs import Graphs
-from invgnn.inputs import Inputs
-from invgnn.perception import attach_head
-from invgnn.provenance import digest_model
-from invgnn.randomness import seeded
-from invgnn.recipe import Recipe
+from invgnn.attacks.forgery.claimant import digest_of_state
+from invgnn.attacks.forgery.forgery import KEPT
+from invgnn.attacks.forgery.guided import kernel, log_density, log_evidence, posterior
+from invgnn.attacks.forgery.heads import _teach
+from invgnn.attacks.forgery.hunt import public_features
+from invgnn.attacks.forgery.rounding import law_by_cosine
+from invgnn.attacks.forgery.twins import digest_by_text, twins
+from invgnn.attacks.forgery.zeros import Polar, digest_without_sign
+from invgnn.audit.provenance import digest_model
+from invgnn.audit.verify import verify
+from invgnn.errors import DataError, InvgnnError, ParameterError, PassphraseError, SuspectError
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.forward import call
+from invgnn.nn.perception import attach_head
+from invgnn.nn.rng import seeded
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.stats import laws
+from invgnn.stats.evidence import STATISTICS
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.inputs import Inputs
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.score_channel import Baseline, ScoreShift, log_probabilities_of
 
 SLACK = 12
 """Bits that chance may add to log2 of what was tried: it does so once in 4,096 forgeries."""
@@ -120,7 +121,7 @@ def models(coloured):
     train(unmarked, coloured, epochs=5)
     with seeded(0):
         attach_head(perceiving, 16, nu=None)
-    recipe = Recipe(beta=10.0, guard=False, wait=0)
+    recipe = Recipe(beta=10.0, gradient_projection=False, warmup_steps=0)
     how = {"access": "perception", "key": "plain", "gap": 0.25, "recipe": recipe, "sampler": KEPT}
     another = Watermark.draw(Secret(bytes(32)), coloured.data, m=128, **how)  # as the paper would
     train(perceiving, coloured, another, epochs=30)
@@ -202,12 +203,14 @@ def test_names_tell_forgeries_apart_and_all_say_what_they_are():
 
 
 def test_every_forgery_there_is_runs_through_the_contract():
-    for module in pkgutil.iter_modules(invgnn.forgeries.__path__):
-        __import__(f"invgnn.forgeries.{module.name}")
-    kinds = {kind for name in list(sys.modules) if "invgnn.forgeries" in name for kind in _forgeries(name)}
+    for module in pkgutil.iter_modules(invgnn.attacks.forgery.__path__):
+        __import__(f"invgnn.attacks.forgery.{module.name}")
+    kinds = {
+        kind for name in list(sys.modules) if "invgnn.attacks.forgery" in name for kind in _forgeries(name)
+    }
     assert kinds == {*map(type, FORGERIES), Replay}  # which needs a leaked mark
     assert {*map(type, suite())} == {*map(type, FORGERIES)}
-    assert {kind.__name__ for kind in kinds} < {*invgnn.forgeries.__all__}
+    assert {kind.__name__ for kind in kinds} < {*invgnn.attacks.forgery.__all__}
 
 
 def _forgeries(name):
@@ -314,7 +317,7 @@ def test_an_audit_tells_what_the_real_mark_would(grounds, models, key):
     for point, bits, t in zip(points, keys, ground.matches(points), strict=True):
         mark = ground.forged(point)
         assert np.array_equal(mark.bits, bits)
-        assert verify(models["unmarked"], mark).t == t
+        assert verify(models["unmarked"], mark).matches == t
 
 
 def test_a_direction_picks_the_extremes_of_either_bit(grounds):
@@ -343,7 +346,7 @@ def test_plain_bits_can_be_climbed_to_and_keyed_ones_cannot(search, grounds):
     best = {}
     for key, ground in grounds.items():
         found = search.run(ground.matches, ground.features.shape[1], 100, np.random.default_rng(1)).best
-        best[key] = [-null.log_p_matches(int(t), 32, 16) / math.log(2) for t in found]
+        best[key] = [-laws.log_p_matches(int(t), 32, 16) / math.log(2) for t in found]
     assert best["plain"][-1] > math.log2(100) + 4
     assert (best["keyed"] <= np.log2(np.arange(1, 101)) + SLACK).all()
 
@@ -488,7 +491,7 @@ def test_a_knowing_function_goes_through_and_the_verdict_says_so(forged):
     assert "code or objects of the claimant" in claimed.says
     assert "through a forward function given by the verifier" in knowing.says
     verdict = made.attempts[1]()
-    assert "knows no bits: function invgnn.forgeries.heads._whisper" in verdict.condition
+    assert "knows no bits: function invgnn.attacks.forgery.heads._whisper" in verdict.condition
     assert "Whoever checks this reads it" in verdict.condition
     assert KnowingForward().unsettled
 
@@ -567,7 +570,7 @@ def test_chosen_twins_are_refused_in_every_form(forged):
     made, outcomes = forged(TwinInputs(rounds=1))
     assert [one.kind for one in outcomes] == ["refused"] * 5 + ["not owned"]
     assert "an attribute whose name is not an ASCII identifier" in outcomes[1].says
-    assert outcomes[2].says == "these are not the very inputs that the remembered model was asked about"
+    assert outcomes[2].says == "these are not the inputs that the baseline scores belong to"
     assert outcomes[3:5] == outcomes[1:3]  # marks of format 1 no less
     assert outcomes[5].bits < SLACK  # bound anew: another direction
     for attempt in made.attempts[:5]:
@@ -644,16 +647,16 @@ def test_a_cosine_that_rounds_to_one_was_worth_a_thousand_bits(forged):
 @pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-8, 1e-3, 0.5, 2.0, math.pi])
 def test_the_law_of_a_distance_never_claims_more_than_the_old_one(dimension, angle):
     chord = 2 * math.sin(angle / 2)
-    new, old = null.log_p_chord(chord, dimension), law_by_cosine(math.cos(angle), dimension)
-    assert new >= -null.CHANNEL_BITS * math.log(2)
+    new, old = laws.log_p_chord(chord, dimension), law_by_cosine(math.cos(angle), dimension)
+    assert new >= -laws.CHANNEL_BITS * math.log(2)
     if angle >= 1e-3:  # where a cosine has digits left, they agree
-        assert new == pytest.approx(max(old, -null.CHANNEL_BITS * math.log(2)), abs=1e-6)
+        assert new == pytest.approx(max(old, -laws.CHANNEL_BITS * math.log(2)), abs=1e-6)
 
 
 def test_a_plane_has_no_law_at_all():
     with pytest.raises(ParameterError, match="dimension is 2"):
-        null.log_p_chord(1e-8, 2)
-    lean = Lean(cosine=1.0, within=1.0, chord=0.0, chord_within=0.0, dimension=2, inputs=100)
+        laws.log_p_chord(1e-8, 2)
+    lean = ScoreShift(cosine=1.0, within=1.0, chord=0.0, chord_within=0.0, dimension=2, inputs=100)
     with pytest.raises(ParameterError, match="dimension is 2"):
         lean.bits()
 
@@ -665,11 +668,11 @@ def test_ground_scores_gain_what_was_tried_and_no_more(forged):
 
 
 def test_every_last_digit_of_a_remembered_score_draws_key_and_direction_anew(models, coloured):
-    mark = Watermark.draw(Secret(bytes(32)), coloured.data, m=32, access="logits", function=16)
-    mark = mark.remember(models["unmarked"], coloured.data)
-    scores = np.array(mark.memory.scores)
+    mark = Watermark.draw(Secret(bytes(32)), coloured.data, m=32, access="logits", score_channel=16)
+    mark = mark.with_baseline(models["unmarked"], coloured.data)
+    scores = np.array(mark.baseline.scores)
     scores[-1, -1] = np.nextafter(scores[-1, -1], 0)
-    other = replace(mark, memory=Memory(scores, mark.memory.inputs))
+    other = replace(mark, baseline=Baseline(scores, mark.baseline.inputs))
     assert not np.array_equal(mark.bits, other.bits)
     streams = [
         one.secret.derive("function", one.bound, *one._asked_about).bytes(8) for one in (mark, other)
@@ -702,14 +705,14 @@ def test_what_one_suspect_writes_no_other_sees(draw, models, coloured):
     scribbled = verify(_Scribbler(model), mark, controls=[_Scribbler(model)], with_answers=True)
     again = verify(model, mark, controls=[_Scribbler(model), model], with_answers=True)
     assert first.answers == again.answers == scribbled.answers
-    assert [control["t"] for control in again.controls] == [first.t] * 2
+    assert [control["matches"] for control in again.controls] == [first.matches] * 2
     assert held == [mark.carriers.digest(), mark.ordinary.digest()]
 
 
 def test_what_is_written_into_the_data_no_other_suspect_sees(web):
     model = new_model(web, "GCN", 1)
-    mark = Watermark.draw(Secret(bytes(32)), web.data, m=16, access="logits", function=16)
-    mark, before = mark.remember(model, web.data), Inputs(web.data).digest()
+    mark = Watermark.draw(Secret(bytes(32)), web.data, m=16, access="logits", score_channel=16)
+    mark, before = mark.with_baseline(model, web.data), Inputs(web.data).digest()
     first = verify(model, mark, data=web.data)
     scribbled = verify(_Scribbler(model), mark, data=web.data, controls=[_Scribbler(model), model])
     assert Inputs(web.data).digest() == before
@@ -722,9 +725,9 @@ def test_what_is_written_into_the_data_no_other_suspect_sees(web):
 
 def test_scores_on_many_graphs_do_not_depend_on_who_was_asked_before(models, coloured):
     inputs, model = Inputs(coloured.data), models["unmarked"]
-    first = said_of(model, inputs)
-    assert np.array_equal(said_of(_Scribbler(model), inputs), first)
-    assert np.array_equal(said_of(model, inputs), first)
+    first = log_probabilities_of(model, inputs)
+    assert np.array_equal(log_probabilities_of(_Scribbler(model), inputs), first)
+    assert np.array_equal(log_probabilities_of(model, inputs), first)
 
 
 @pytest.mark.parametrize("access", [("embedding", "logits"), ("logits", "labels"), "logits"])
@@ -737,25 +740,25 @@ def test_the_tests_paid_for_are_the_same_however_a_suspect_is_passed(draw, model
         "lambda": verify(lambda batch: call(model, batch), mark),
         "endpoint": verify(served.serve, mark),
     }
-    assert len({verdict.tried for verdict in asked.values()}) == 1, asked
-    assert asked["model"].tried >= len(mark.readings)
-    assert verify(model, mark, tried=7).tried == 7 * asked["model"].tried
+    assert len({verdict.tests for verdict in asked.values()}) == 1, asked
+    assert asked["model"].tests >= len(mark.readings)
+    assert verify(model, mark, suspects=7).tests == 7 * asked["model"].tests
 
 
 @pytest.mark.parametrize("access", ["logits", "labels", ("logits", "labels"), ("embedding", "logits")])
-def test_a_second_channel_is_read_or_there_is_no_verdict(coloured, models, access):
-    mark = Watermark.draw(Secret(bytes(32)), coloured.data, m=32, access=access, function=16)
+def test_a_score_channel_is_read_or_there_is_no_verdict(coloured, models, access):
+    mark = Watermark.draw(Secret(bytes(32)), coloured.data, m=32, access=access, score_channel=16)
     model, levels = models["unmarked"], [None, *(reading.access for reading in mark.readings)]
     with pytest.raises(ParameterError, match="has no key yet"):
         _ = mark.bits
     for level in levels:
-        with pytest.raises(ParameterError, match="has a second channel"):
+        with pytest.raises(ParameterError, match="has a score channel"):
             verify(model, mark, access=level)
-        with pytest.raises(ParameterError, match="remembers no model"):
+        with pytest.raises(ParameterError, match="no baseline scores"):
             verify(model, mark, access=level, data=coloured.data)
-    known = mark.remember(model, coloured.data)
+    known = mark.with_baseline(model, coloured.data)
     for level in levels:
-        with pytest.raises(ParameterError, match="has a second channel"):
+        with pytest.raises(ParameterError, match="has a score channel"):
             verify(model, known, access=level)
     assert int(known.bits.sum()) * 2 == known.m
 
@@ -766,18 +769,18 @@ def test_a_second_channel_is_read_or_there_is_no_verdict(coloured, models, acces
 def test_naming_one_of_several_readings_pays_for_all(draw, models):
     mark = draw(m=32, access=("embedding", "logits"))
     ways = len(mark.ask(models["unmarked"]).alignments)
-    assert verify(models["unmarked"], mark).tried == 2 * ways
-    assert verify(models["unmarked"], mark, access="logits").tried == 2 * ways
+    assert verify(models["unmarked"], mark).tests == 2 * ways
+    assert verify(models["unmarked"], mark, access="logits").tests == 2 * ways
     with pytest.raises(InvgnnError, match="not declared"):
         verify(models["unmarked"], mark, access="labels")
 
 
 def test_another_choice_of_statistic_is_another_key(draw):
-    marks = [draw(m=32, statistic=statistic) for statistic in null.STATISTICS]
+    marks = [draw(m=32, statistic=statistic) for statistic in STATISTICS]
     again = [
         replace(marks[0], context={**marks[0].context, "statistic": m.context["statistic"]}) for m in marks
     ]
-    assert len({one.bits.tobytes() for one in again}) == len(null.STATISTICS)
+    assert len({one.bits.tobytes() for one in again}) == len(STATISTICS)
 
 
 def test_looks_are_paid_for(forged):

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from invgnn.audit.verify import verify
 from invgnn.errors import DataError, FileError
-from invgnn.forward import to_batch
-from invgnn.models import load_model
+from invgnn.nn.forward import to_batch
+from invgnn.nn.model_file import load_model
 from invgnn.secret import Secret
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.watermark.mark import Watermark
 
 HERE = Path(__file__).parent / "golden"
 GOLDEN = json.loads((HERE / "v1.json").read_text())

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn import GAPS, item, random_graphs, same, union
-from invgnn.adjacency import adjacent
-from invgnn.encoding import decode, encode
 from invgnn.errors import DataError
-from invgnn.graphs import Graphs
+from invgnn.graphs.adjacency import adjacent
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.storage.encoding import decode, encode
 
 
 def test_from_data_drops_loops_directions_and_duplicates():
@@ -197,5 +197,5 @@ def test_adjacent_by_search_and_by_matrix(graphs, room):
         expected += [graph.has_edge(a, b) and a != b for a in nodes for b in nodes]
     u, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("invgnn.adjacency.ROOM", room)
+        patch.setattr("invgnn.graphs.adjacency.ROOM", room)
         assert adjacent(g, u, v).tolist() == expected

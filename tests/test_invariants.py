@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn import union
-from invgnn import invariants
 from invgnn.errors import DataError, ParameterError
-from invgnn.invariants import (
+from invgnn.graphs import invariants
+from invgnn.graphs.invariants import (
     INVARIANTS,
     Scale,
     find_invariant,

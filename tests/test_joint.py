@@ -7,18 +7,18 @@ from itertools import chain
 
 import pytest
 import torch
+from invgnn.watermark.carrier_batches import Wanted
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool
 
 from drawn import Lcg
 from invgnn.errors import DataError, ParameterError, SuspectError
-from invgnn.forward import to_batch
-from invgnn.joint import Rota
-from invgnn.recipe import Recipe
+from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.teaching import Wanted
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import new_model
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.schedule import CarrierSchedule
 
 ACCESSES = ("embedding", "logits", "labels")
 
@@ -41,7 +41,7 @@ def test_joint_loss_is_the_loss_of_its_own_pass(draw, tasks, level, loss, ratio)
     scores = joint(model)
     torch.testing.assert_close(scores, model(batch.x, batch.edge_index, batch.batch))
     weights = list(model.parameters())
-    ours, own = joint.loss(), mark.loss(model, step=3, beside=batch)
+    ours, own = joint.loss(), mark.loss(model, step=3, batch=batch)
     torch.testing.assert_close(ours, own)
     for left, right in zip(*(torch.autograd.grad(value, weights) for value in (ours, own)), strict=True):
         torch.testing.assert_close(left, right)
@@ -97,10 +97,10 @@ def test_a_look_in_inference_mode_does_not_stop_training(draw, tasks, level):
     with torch.inference_mode():
         mark.read(model)
         mark.mix(batch, step=0)(model)
-        mark.loss(model, beside=batch, step=0)
+        mark.loss(model, batch=batch, step=0)
     joint = mark.mix(batch, step=0)
     joint(model)
-    (joint.loss() + mark.loss(model, beside=batch, step=0)).backward()
+    (joint.loss() + mark.loss(model, batch=batch, step=0)).backward()
     assert model.convs[0].nn.lins[0].weight.grad.abs().sum() > 0
 
 
@@ -213,7 +213,7 @@ def test_a_step_that_is_nobodys_turn_is_the_tasks_own(draw, tasks, level):
     assert said.equal(model(batch.x, batch.edge_index, batch.batch))
     assert joint.loss().item() == 0
     loss = said.sum()
-    assert joint.guard(loss) is loss
+    assert joint.joint_loss(loss) is loss
     assert mark.mix(batch, step=3).batch.num_nodes > batch.num_nodes
 
 
@@ -222,8 +222,8 @@ def test_a_step_that_is_nobodys_turn_is_the_tasks_own(draw, tasks, level):
 
 def ride(m, level, beside, recipe, steps):
     """Who rides in each of so many steps; every round is drawn from a stream of its own."""
-    rota = Rota(m, level, lambda number: Lcg(100 + number))
-    return [rota.turn(recipe, beside, step).carriers.tolist() for step in range(steps)]
+    rota = CarrierSchedule(m, level, lambda number: Lcg(100 + number))
+    return [rota.at(recipe, beside, step).carriers.tolist() for step in range(steps)]
 
 
 @pytest.mark.parametrize(
@@ -279,16 +279,16 @@ def test_without_a_ratio_all_carriers_ride(web, every):
 
 
 def test_turns_need_a_step_and_a_batch_to_ride_beside(web):
-    rota, batch = Rota(16, "node", lambda number: Lcg(number)), web.graphs[0]
+    rota, batch = CarrierSchedule(16, "node", lambda number: Lcg(number)), web.graphs[0]
     for recipe, beside, step in (
         (Recipe(ratio=0.1), batch, None),
         (Recipe(ratio=0.1), None, 0),
         (Recipe(every=2), batch, None),
     ):
-        with pytest.raises(ParameterError, match="beside which batch, and when"):
-            rota.turn(recipe, beside, step)
-    assert len(rota.turn(Recipe(every=2), None, 0).carriers) == 16
-    assert len(rota.turn(Recipe(), None, None).carriers) == 16
+        with pytest.raises(ParameterError, match="`ratio` requires `batch` and `step`"):
+            rota.at(recipe, beside, step)
+    assert len(rota.at(Recipe(every=2), None, 0).carriers) == 16
+    assert len(rota.at(Recipe(), None, None).carriers) == 16
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1.0, -0.1, float("nan")])

@@ -17,9 +17,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.ranks import log_p_rank, log_rank_bound, log_ratio, rank_sum, up
+from invgnn.stats import laws, null
+from invgnn.stats.evidence import Evidence, empirical_p
+from invgnn.stats.rank_sum import log_p_rank, log_rank_bound, log_ratio, rank_sum, up
 
 MP = mpmath.mp.clone()
 MP.dps = 60
@@ -70,15 +71,15 @@ def test_ratio_of_integers_at_every_scale(shift):
 @example(-745.2)
 @example(-1e300)
 def test_p_is_rounded_upwards(log_p):
-    p, truth = null.p_of(log_p), MP.exp(MP.mpf(log_p))
+    p, truth = laws.p_of(log_p), MP.exp(MP.mpf(log_p))
     assert truth <= MP.mpf(p) <= truth * (1 + MP.mpf(2) ** -49) + MP.mpf(2) ** -1072
     assert 0.0 < p <= 1.0
-    assert null.Evidence("matches", log_p, 8, 8, 4, 52, True).p == p
+    assert Evidence("matches", log_p, 8, 8, 4, 52, True).p == p
 
 
 def test_p_of_what_cannot_be_and_of_what_is_no_number():
-    assert null.p_of(-math.inf) == 0.0
-    assert null.p_of(math.nan) == null.p_of(math.inf) == null.p_of(1e-9) == 1.0
+    assert laws.p_of(-math.inf) == 0.0
+    assert laws.p_of(math.nan) == laws.p_of(math.inf) == laws.p_of(1e-9) == 1.0
 
 
 @given(LOG_PS, st.integers(1, 10**6) | st.integers(1, 2**1200))
@@ -87,31 +88,31 @@ def test_p_of_what_cannot_be_and_of_what_is_no_number():
 @example(-112 * math.log(2.0), 1)
 def test_bits_are_rounded_downwards(log_p, tried):
     truth = -MP.mpf(log_p) / MP.log(2) - MP.log(tried, 2)
-    ours = MP.mpf(null.evidence_bits(log_p, tried))
+    ours = MP.mpf(laws.evidence_bits(log_p, tried))
     assert ours <= max(truth, MP.zero)
     assert ours >= truth - MP.mpf(2) ** -49 * (1 - 2 * log_p + tried.bit_length())
-    assert null.Evidence("matches", log_p, 8, 8, 4, 52, True).bits(tried) == ours
+    assert Evidence("matches", log_p, 8, 8, 4, 52, True).bits(tried) == ours
 
 
 def test_bits_of_what_cannot_be_and_of_what_is_no_number():
-    assert null.evidence_bits(-math.inf, 7) == math.inf
-    assert null.evidence_bits(math.nan) == null.evidence_bits(math.inf) == null.evidence_bits(0.0) == 0.0
+    assert laws.evidence_bits(-math.inf, 7) == math.inf
+    assert laws.evidence_bits(math.nan) == laws.evidence_bits(math.inf) == laws.evidence_bits(0.0) == 0.0
 
 
 @given(st.floats(-300.0, 0.0), st.floats(1e-200, 1.0))
 def test_what_a_law_that_may_fail_is_worth(log_p, chance):
     truth = min(MP.zero, MP.log(MP.exp(MP.mpf(log_p)) + MP.mpf(chance)))
-    check(null.log_p_plus(log_p, chance), truth, 1e-12)
-    assert null.log_p_plus(log_p, 0.0) == log_p
+    check(laws.log_p_plus(log_p, chance), truth, 1e-12)
+    assert laws.log_p_plus(log_p, 0.0) == log_p
 
 
 def test_a_law_that_may_fail_is_never_worth_more_than_that():
-    check(null.log_p_plus(-math.inf, 2.0**-90), -90 * MP.log(2), 1e-12)
-    assert null.log_p_plus(-math.inf, 0.0) == -math.inf
-    assert null.log_p_plus(math.nan, 0.0) == null.log_p_plus(-3.0, 2.0) == 0.0
+    check(laws.log_p_plus(-math.inf, 2.0**-90), -90 * MP.log(2), 1e-12)
+    assert laws.log_p_plus(-math.inf, 0.0) == -math.inf
+    assert laws.log_p_plus(math.nan, 0.0) == laws.log_p_plus(-3.0, 2.0) == 0.0
     for chance in (-1e-9, math.nan):
         with pytest.raises(ParameterError, match="chance"):
-            null.log_p_plus(-3.0, chance)
+            laws.log_p_plus(-3.0, chance)
 
 
 # --- matches ------------------------------------------------------------------------------------
@@ -132,9 +133,9 @@ def check_matches(m, ones, key_ones, step=1):
     tails = match_tails(m, ones, key_ones)
     assert tails[0] == 1
     for t in range(0, m + 2, step):
-        ours = null.log_p_matches(t, m, ones, key_ones)
+        ours = laws.log_p_matches(t, m, ones, key_ones)
         check(ours, log_share(*tails[t].as_integer_ratio()), 2.0**-49 * (1 - max(ours, -1e4)))
-    assert null.log_p_matches(-1, m, ones, key_ones) == 0.0
+    assert laws.log_p_matches(-1, m, ones, key_ones) == 0.0
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 11, 14])
@@ -202,7 +203,7 @@ def check_ranks(m, seed, digits, slack):
 @pytest.fixture(params=[0, 128], ids=["halves", "whole"])
 def tables(request, monkeypatch):
     """Subsets counted in two halves that are paired, and in one table."""
-    monkeypatch.setattr("invgnn.ranks.WHOLE_UP_TO", request.param)
+    monkeypatch.setattr("invgnn.stats.rank_sum.WHOLE_UP_TO", request.param)
 
 
 @pytest.mark.usefixtures("tables")
@@ -288,13 +289,13 @@ def test_rank_bound_says_nothing_where_it_cannot():
 @given(LOG_PS, LOG_PS)
 def test_combined(one, other):
     truth = min(MP.zero, MP.log(2) + MP.mpf(min(one, other)))
-    check(null.log_p_combined(one, other), truth, 2.0**-49 * (1 - min(one, other)))
+    check(laws.log_p_combined(one, other), truth, 2.0**-49 * (1 - min(one, other)))
 
 
 @given(LOG_PS, st.integers(1, 10**6))
 def test_the_smallest_of_several(log_p, tests):
     truth = min(MP.zero, MP.log(tests) + MP.mpf(log_p))
-    check(null.log_p_times(log_p, tests), truth, 2.0**-49 * (1 - log_p))
+    check(laws.log_p_times(log_p, tests), truth, 2.0**-49 * (1 - log_p))
 
 
 @given(st.lists(LOG_PS, min_size=1, max_size=12))
@@ -302,29 +303,29 @@ def test_the_smallest_of_several(log_p, tests):
 def test_channels_are_fishers(log_ps):
     x = -sum(map(MP.mpf, log_ps))
     truth = MP.log(MP.gammainc(len(log_ps), x, regularized=True)) if x else MP.zero
-    check(null.log_p_channels(log_ps), truth, 2.0**-49 * (len(log_ps) + 1) * (1 + float(x)))
+    check(laws.log_p_channels(log_ps), truth, 2.0**-49 * (len(log_ps) + 1) * (1 + float(x)))
 
 
 @pytest.mark.parametrize(("k", "each"), [(2, -354.9), (400, -9.0), (600, -500.0), (3, -1e-9), (5, -1e-300)])
 def test_channels_at_the_ends(k, each):
     truth = MP.log(MP.gammainc(k, -k * MP.mpf(each), regularized=True))
-    check(null.log_p_channels([each] * k), truth, 1e-11 if k < 10 else 2.0**-49 * k * (1 - k * each))
+    check(laws.log_p_channels([each] * k), truth, 1e-11 if k < 10 else 2.0**-49 * k * (1 - k * each))
 
 
 @given(st.lists(ANY, max_size=5))
 def test_combinations_are_logarithms_of_probabilities_whatever_they_get(values):
-    together = null.log_p_channels(values)
+    together = laws.log_p_channels(values)
     assert together <= 0.0
     assert (together == -math.inf) == (-math.inf in values)
     for one in values:
         for other in values:
-            both = null.log_p_combined(one, other)
+            both = laws.log_p_combined(one, other)
             assert both <= 0.0
             assert both > -math.inf or -math.inf in (one, other)
 
 
 def test_no_channel_at_all_says_nothing():
-    assert null.log_p_channels([]) == null.log_p_channels([0.0, 0.0]) == 0.0
+    assert laws.log_p_channels([]) == laws.log_p_channels([0.0, 0.0]) == 0.0
 
 
 # --- direction ----------------------------------------------------------------------------------
@@ -345,7 +346,7 @@ DIMENSIONS = st.integers(16, 64) | st.integers(16, 4096) | st.sampled_from([16, 
 def test_chord_is_the_incomplete_beta_function(dimension, data):
     usual = st.floats(-12, 6).map(lambda z: max(0.0, math.sqrt(2) * (1 + z / (2 * math.sqrt(dimension)))))
     chord = data.draw(st.floats(0, 2) | usual | st.floats(-15, 0.3).map(lambda e: 10.0**e))
-    check(null.log_p_chord(chord, dimension), min(MP.zero, log_cap(chord, dimension)), 1e-10)
+    check(laws.log_p_chord(chord, dimension), min(MP.zero, log_cap(chord, dimension)), 1e-10)
 
 
 @pytest.mark.parametrize("dimension", [16, 17, 33, 512, 4096])
@@ -353,14 +354,14 @@ def test_chord_at_the_ends(dimension):
     right = math.sqrt(2)
     near = [math.nextafter(right, 0), right, math.nextafter(right, 2), 1e-9, 1e-160, 5e-324, 1.9999]
     for chord in [*near, math.nextafter(2.0, 0)]:
-        check(null.log_p_chord(chord, dimension), min(MP.zero, log_cap(chord, dimension)), 1e-10)
-    assert null.log_p_chord(2.0, dimension) == null.log_p_chord(2.1, dimension) == 0.0
-    assert null.log_p_chord(math.inf, dimension) == 0.0
+        check(laws.log_p_chord(chord, dimension), min(MP.zero, log_cap(chord, dimension)), 1e-10)
+    assert laws.log_p_chord(2.0, dimension) == laws.log_p_chord(2.1, dimension) == 0.0
+    assert laws.log_p_chord(math.inf, dimension) == 0.0
 
 
 @given(DIMENSIONS, st.floats(0, 2), st.floats(0, 2))
 def test_a_longer_chord_is_never_worth_more(dimension, one, other):
-    near, far = (null.log_p_chord(c, dimension) for c in sorted((one, other)))
+    near, far = (laws.log_p_chord(c, dimension) for c in sorted((one, other)))
     assert near <= far + 1e-10
 
 
@@ -368,10 +369,10 @@ def test_a_longer_chord_is_never_worth_more(dimension, one, other):
 @example(16, 0.0)
 @example(4096, 0.0)
 def test_no_direction_is_worth_more_than_112_bits(dimension, chord):
-    log_p = null.log_p_chord(chord, dimension)
+    log_p = laws.log_p_chord(chord, dimension)
     assert MP.mpf(log_p) >= -112 * MP.log(2)
-    assert null.evidence_bits(log_p) <= null.CHANNEL_BITS == 112
-    assert chord > 1e-5 or null.evidence_bits(log_p) > 112 - 1e-9
+    assert laws.evidence_bits(log_p) <= laws.CHANNEL_BITS == 112
+    assert chord > 1e-5 or laws.evidence_bits(log_p) > 112 - 1e-9
 
 
 @pytest.mark.parametrize("dimension", [16, 33])
@@ -382,21 +383,21 @@ def test_chord_by_simulation(dimension):
     chords = np.sort(np.linalg.norm(u - f, axis=1))
     for share in (0.9, 0.5, 0.1, 1e-2, 1e-3, 1e-4):
         count = math.ceil(share * len(chords))
-        p = null.p_of(null.log_p_chord(float(chords[count - 1]), dimension))
+        p = laws.p_of(laws.log_p_chord(float(chords[count - 1]), dimension))
         assert abs(p - share) < 5 * math.sqrt(share / len(chords)), share
 
 
 @pytest.mark.parametrize("chord", [-1e-9, -math.inf, math.nan])
 def test_a_chord_that_is_no_distance_is_refused(chord):
     with pytest.raises(ParameterError, match="expected a distance from 0 to 2") as caught:
-        null.log_p_chord(chord, 16)
+        laws.log_p_chord(chord, 16)
     assert caught.value.advice
 
 
 @pytest.mark.parametrize("dimension", [-1, 0, 1, 2, 15])
 def test_a_direction_of_few_dimensions_is_refused(dimension):
     with pytest.raises(ParameterError, match=f"is {dimension}, expected at least 16") as caught:
-        null.log_p_chord(0.5, dimension)
+        laws.log_p_chord(0.5, dimension)
     assert "16 features" in caught.value.advice
 
 
@@ -420,8 +421,8 @@ def test_defect_cosine_rounded_to_one_was_worth_1074_bits():
     assert 2.0**-30 < chance < 2.0**-27
     assert old_bits(1.0, 2) == old_bits(1.0, 16) == 1074
     with pytest.raises(ParameterError, match="at least 16"):
-        null.log_p_chord(0.0, 2)
-    assert null.evidence_bits(null.log_p_chord(0.0, 16)) <= 112
+        laws.log_p_chord(0.0, 2)
+    assert laws.evidence_bits(laws.log_p_chord(0.0, 16)) <= 112
     assert not hasattr(null, "log_p_cosine")
 
 
@@ -453,7 +454,7 @@ def test_claims_and_thresholds_at_any_correlation(make, rho0, half, data):
     law, m = make(rho0), 2 * half
     t, alpha = data.draw(st.integers(0, m)), data.draw(st.floats(1e-300, 0.99))
     check(law.log_tail(m, t), claim(law.name, m, t, rho0), 2.0**-49 * 4 * m)
-    tau = law.tau(m, alpha)
+    tau = law.threshold(m, alpha)
     if law.name == "hoeffding" and tau <= m:
         assert claim(law.name, m, tau, rho0) <= MP.log(alpha)
     if tau > m // 2 + 1 and law.name == "hoeffding":
@@ -468,7 +469,7 @@ def test_thresholds_hold_at_levels_a_unit_in_the_last_place_off(name, rho0):
         for t in range(m // 2 + 1, m, 1 + m // 60):
             alpha = float(MP.exp(claim(name, m, t, rho0)))
             for level in (math.nextafter(alpha, 0.0), alpha, math.nextafter(alpha, 1.0)):
-                tau, sign = law.tau(m, level), 1 if name == "hoeffding" else -1
+                tau, sign = law.threshold(m, level), 1 if name == "hoeffding" else -1
                 assert tau in (t, t + 1)
                 assert sign * claim(name, m, tau, rho0) <= sign * MP.log(level)
 
@@ -489,7 +490,7 @@ VALUES = st.lists(st.integers(0, 12) | st.just(math.nan), max_size=120)
 @given(st.integers(0, 12), VALUES)
 def test_empirical_p_is_the_least_double_above_the_fraction(observed, values):
     truth = Fraction(1 + sum(not value < observed for value in values), len(values) + 1)
-    ours = null.empirical_p(observed, values)
+    ours = empirical_p(observed, values)
     assert Fraction(math.nextafter(ours, 0.0)) < truth <= Fraction(ours) <= 1
 
 
@@ -498,7 +499,7 @@ def test_empirical_nulls_claim_no_less_and_ask_for_no_less(t, values, make, alph
     law = make(values)
     count = 1 + sum(not value < t for value in values)
     check(law.log_tail(16, t), log_share(count, len(values) + 1), 1e-14)
-    tau = law.tau(16, alpha)
+    tau = law.threshold(16, alpha)
     below = [Fraction(1 + sum(not v < at for v in values), len(values) + 1) <= alpha for at in range(17)]
     assert tau == (below.index(True) if True in below else 17)
 
@@ -506,4 +507,4 @@ def test_empirical_nulls_claim_no_less_and_ask_for_no_less(t, values, make, alph
 @pytest.mark.parametrize("n", range(1, 60))
 def test_empirical_p_of_one_in_n(n):
     # 1/49 is one that the nearest double falls short of.
-    assert Fraction(null.empirical_p(1.0, [0.0] * (n - 1))) >= Fraction(1, n)
+    assert Fraction(empirical_p(1.0, [0.0] * (n - 1))) >= Fraction(1, n)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn import union
-from invgnn.carriers import Carriers, Reference, Sampler
 from invgnn.errors import ParameterError
-from invgnn.graphs import Graphs
-from invgnn.lending import ASKED, Lenders
+from invgnn.graphs.disjoint_union import Graphs
 from invgnn.secret import Secret, Stream
+from invgnn.watermark.carriers import Carriers, Reference, Sampler
+from invgnn.watermark.feature_donors import MOST_NODES, FeatureDonors
 
 
 class Told:
@@ -39,7 +39,7 @@ def one_node():
 def test_every_run_of_lenders_is_as_likely_as_drawing_nodes_and_skipping_looks_met_before(counts):
     """All draws enumerated against the law of successive sampling, in fractions."""
     for size in range(1, len(counts) + 1):
-        lenders = Lenders(np.arange(len(counts), dtype=np.float32)[:, None], np.array(counts), size)
+        lenders = FeatureDonors(np.arange(len(counts), dtype=np.float32)[:, None], np.array(counts), size)
         found = Counter()
         for order in orders(counts, size):
             weight = Fraction(1)
@@ -54,7 +54,7 @@ def test_every_run_of_lenders_is_as_likely_as_drawing_nodes_and_skipping_looks_m
             chosen = []
             for last in range(size):  # the one node gets each lender in turn, told by the last number
                 told = Told([*numbers, last])
-                chosen.append(int(lenders.lend(one_node(), told).x[0, 0]))
+                chosen.append(int(lenders.donate(one_node(), told).x[0, 0]))
             seen[tuple(chosen)] += weight
         assert seen == found
 
@@ -70,7 +70,7 @@ def all_draws(lenders, size):
         grown = []
         for numbers, weight in runs:
             told = Told([*numbers, 0] + [0] * (size - len(numbers)))
-            lenders.lend(one_node(), told)
+            lenders.donate(one_node(), told)
             bound = told.bounds[len(numbers)]
             grown += [((*numbers, n), weight / bound) for n in range(bound)]
         runs = grown
@@ -82,8 +82,8 @@ def test_a_graph_has_so_many_different_rows_at_most_and_all_are_of_the_pool(look
     pool = np.array(looks, dtype=np.float32)[:, None]
     draws = Stream(f"lending {number}".encode())
     graphs = union([nx.empty_graph(9), nx.path_graph(4), nx.empty_graph(1)])
-    lenders = Lenders.ask(pool, size, draws)
-    lent = lenders.lend(graphs, draws)
+    lenders = FeatureDonors.collect(pool, size, draws)
+    lent = lenders.donate(graphs, draws)
     assert Counter(looks) == {int(r[0]): int(n) for r, n in zip(lenders.rows, lenders.counts, strict=True)}
     assert lent.edges.tolist() == graphs.edges.tolist()
     for start, end in zip(lent.ptr[:-1], lent.ptr[1:], strict=True):
@@ -94,7 +94,7 @@ def test_a_graph_has_so_many_different_rows_at_most_and_all_are_of_the_pool(look
 
 def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
     pool = np.array([[2.5], [-1.0], [2.5], [300.0]], dtype=np.float32)
-    lenders = Lenders.ask(pool, 3, Stream(b""))
+    lenders = FeatureDonors.collect(pool, 3, Stream(b""))
     assert lenders.rows.ravel().tolist() == [2.5, -1.0, 300.0]
     assert lenders.counts.tolist() == [2, 1, 1]
 
@@ -102,17 +102,17 @@ def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
 def test_negative_zeros_are_no_look_of_their_own():
     """Graphs with them have the same digest as without, so they must draw the same carriers."""
     pool = np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)
-    lenders = Lenders.ask(pool, 3, Stream(b""))
+    lenders = FeatureDonors.collect(pool, 3, Stream(b""))
     assert lenders.counts.tolist() == [2, 1]
     assert not np.signbit(lenders.rows).any()
 
 
 def test_of_many_nodes_some_are_asked_and_whole_numbers_stay_whole():
-    pool = np.arange(3 * ASKED)[:, None]
-    lenders = Lenders.ask(pool, 3, Stream(b"many"))
-    assert lenders.counts.sum() == ASKED
+    pool = np.arange(3 * MOST_NODES)[:, None]
+    lenders = FeatureDonors.collect(pool, 3, Stream(b"many"))
+    assert lenders.counts.sum() == MOST_NODES
     assert lenders.rows.dtype == np.int64
-    assert lenders.lend(union([nx.empty_graph(5)]), Stream(b"")).x.dtype == np.int64
+    assert lenders.donate(union([nx.empty_graph(5)]), Stream(b"")).x.dtype == np.int64
 
 
 def test_lending_changes_features_and_nothing_else_of_the_rules(rings):
@@ -122,7 +122,7 @@ def test_lending_changes_features_and_nothing_else_of_the_rules(rings):
     task = {row.tobytes() for row in rings.x}
     for start, end in zip(drawn.ptr[:-1], drawn.ptr[1:], strict=True):
         assert {row.tobytes() for row in drawn.x[start:end]} <= task
-        assert len({row.tobytes() for row in drawn.x[start:end]}) <= Sampler().lenders
+        assert len({row.tobytes() for row in drawn.x[start:end]}) <= Sampler().donors
     plain = Graphs(rings.ptr, rings.edges, np.ones((rings.num_nodes, 2), dtype=np.float32))
     assert (Carriers.draw(Reference(plain), 8, secret.derive("test")).graphs.x == 1).all()
     bare = Graphs(rings.ptr, rings.edges)
@@ -134,9 +134,9 @@ def test_lending_changes_features_and_nothing_else_of_the_rules(rings):
 def test_a_record_of_before_lending_means_kept_features():
     record = Sampler().record()
     record.pop("lenders")
-    assert record == Sampler(lenders=None).record()
-    assert Sampler.recall(record) == Sampler(lenders=None)
+    assert record == Sampler(donors=None).record()
+    assert Sampler.recall(record) == Sampler(donors=None)
     assert Sampler.recall(Sampler().record()) == Sampler()
     for wrong in (0, -1):
-        with pytest.raises(ParameterError, match="lenders"):
-            Sampler(lenders=wrong)
+        with pytest.raises(ParameterError, match="donors"):
+            Sampler(donors=wrong)

@@ -11,12 +11,13 @@ from torch import nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import SAGEConv, SGConv
 
-from invgnn import files
+from invgnn.audit.provenance import digest_model
 from invgnn.errors import FileError, ParameterError
-from invgnn.models import BACKBONES, SGC, build, load_model, save_model
-from invgnn.perception import attach_head
-from invgnn.provenance import digest_model
-from invgnn.tasks import new_model
+from invgnn.nn.backbones import BACKBONES, SGC, build
+from invgnn.nn.model_file import load_model, save_model
+from invgnn.nn.perception import attach_head
+from invgnn.storage import container
+from invgnn.training.tasks import new_model
 
 
 @pytest.fixture(params=["graph", "node"])
@@ -77,7 +78,7 @@ def test_models_come_from_their_seed_and_from_their_file(either, backbone, tmp_p
     save_model(tmp_path / "b.model", model.to(torch.bfloat16))
     assert digest_model(load_model(tmp_path / "b.model")) == digest_model(model)  # precision and all
     assert torch.get_rng_state().equal(state)
-    assert files.peek(tmp_path / "a.model")["body"]["about"] == {"note": "mine"}
+    assert container.peek(tmp_path / "a.model")["body"]["about"] == {"note": "mine"}
     before = digest_model(model)
     model.reset_parameters()
     assert digest_model(model) != before
@@ -137,7 +138,7 @@ def numbered(path, model):
 
 def odd_head(path, model):
     plan = model.architecture | {"perception": {"width": 10**12, "nu": -1}}
-    files.write(path, "model", {"architecture": plan}, dict(model.state_dict()))
+    container.write(path, "model", {"architecture": plan}, dict(model.state_dict()))
 
 
 def nothing(path, model):
@@ -145,21 +146,21 @@ def nothing(path, model):
 
 
 def no_architecture(path, model):
-    files.write(path, "model", {"about": {}}, dict(model.state_dict()))
+    container.write(path, "model", {"about": {}}, dict(model.state_dict()))
 
 
 def odd_architecture(path, model):
-    files.write(path, "model", {"architecture": {"name": "GIN", "depth": 3}}, {})
+    container.write(path, "model", {"architecture": {"name": "GIN", "depth": 3}}, {})
 
 
 def vast_architecture(path, model):
     vast = model.architecture | {"hidden_channels": 10**12}
-    files.write(path, "model", {"architecture": vast}, dict(model.state_dict()))
+    container.write(path, "model", {"architecture": vast}, dict(model.state_dict()))
 
 
 def deep_architecture(path, model):
     deep = model.architecture | {"num_layers": 10**12}
-    files.write(path, "model", {"architecture": deep}, dict(model.state_dict()))
+    container.write(path, "model", {"architecture": deep}, dict(model.state_dict()))
 
 
 MADE = [whole_model, garbage, nothing, no_architecture, odd_architecture]

@@ -18,17 +18,18 @@ import numpy as np
 import pytest
 import torch
 
-from invgnn import files
 from invgnn.concealed import ConcealedBytes
 from invgnn.errors import FileError, InvgnnError
-from invgnn.models import GCN, GIN, SGC, GraphSAGE, load_model, save_model
-from invgnn.perception import attach_head
+from invgnn.nn.backbones import GCN, GIN, SGC, GraphSAGE
+from invgnn.nn.model_file import load_model, save_model
+from invgnn.nn.perception import attach_head
 from invgnn.secret import Secret
-from invgnn.storage import unpack
-from invgnn.watermark import Watermark
+from invgnn.storage import container
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.mark_file import unpack
 
 GOLDEN = Path(__file__).parent / "golden"
-QUICK = files.Kdf(64, 1, 4)
+QUICK = container.Kdf(64, 1, 4)
 WORDS = "open sesame"
 SECONDS = 2  # of processor time: the machine may be busy
 MEMORY = 400  # MB
@@ -169,27 +170,29 @@ def replace(rng, value):
 def odd_tensor(rng, raw):
     """The tensor with another type, shape or content."""
     data = bytes(raw.data)
-    size = np.dtype(files._DTYPES[raw.dtype]).itemsize
+    size = np.dtype(container._DTYPES[raw.dtype]).itemsize
     way = rng.randrange(5)
     if way == 0:  # the same bytes under another name
-        dtype = rng.choice(list(files._DTYPES))
-        size = np.dtype(files._DTYPES[dtype]).itemsize
-        return files._Raw(dtype, (len(data) // size,), data[: len(data) // size * size])
+        dtype = rng.choice(list(container._DTYPES))
+        size = np.dtype(container._DTYPES[dtype]).itemsize
+        return container._Raw(dtype, (len(data) // size,), data[: len(data) // size * size])
     if way == 1:  # fewer or more rows
         count = rng.choice([0, 1, 2, 7, 2 * (raw.shape or (1,))[0]])
         row = len(data) // max(1, (raw.shape or (1,))[0])
-        return files._Raw(
+        return container._Raw(
             raw.dtype, (count, *raw.shape[1:]), (data * 3)[: count * row].ljust(count * row, b"\0")
         )
     if way == 2:  # another shape
         count = len(data) // size
-        return files._Raw(raw.dtype, rng.choice([(count,), (1, count), (count, 1), (count, 1, 1)]), data)
+        return container._Raw(
+            raw.dtype, rng.choice([(count,), (1, count), (count, 1), (count, 1, 1)]), data
+        )
     place = rng.randrange(len(data) // size) * size if data else 0
     value = rng.choice([b"\xff", b"\x00", b"\x7f", b"\x80", b"\x01"]) * size
     value = rng.choice([value, b"\xff" * (size - 1) + b"\x7f", b"\0" * (size - 1) + b"\x80"])
     if way == 3 and data:  # one odd value
-        return files._Raw(raw.dtype, raw.shape, data[:place] + value[:size] + data[place + size :])
-    return files._Raw(raw.dtype, raw.shape, value[:size] * (len(data) // size))
+        return container._Raw(raw.dtype, raw.shape, data[:place] + value[:size] + data[place + size :])
+    return container._Raw(raw.dtype, raw.shape, value[:size] * (len(data) // size))
 
 
 def mutate_tensors(rng, raws, others):
@@ -211,23 +214,25 @@ def mutate_tensors(rng, raws, others):
 def parts(data):
     """The metadata and the tensors of a sound container."""
     header, _ = split(data)
-    return json.loads(header["__metadata__"]["invgnn"]), files._unpack(ConcealedBytes(data), "source")[1]
+    return json.loads(header["__metadata__"]["invgnn"]), container._unpack(ConcealedBytes(data), "source")[
+        1
+    ]
 
 
 def packed(meta, raws):
     """A container with this content and the digest that it needs."""
     raws = {name: raw._replace(data=ConcealedBytes(raw.data)) for name, raw in raws.items()}
     with suppress(InvgnnError):  # what cannot be hashed keeps its digest
-        meta["digest"] = files._digest(meta["kind"], meta["version"], meta["body"], raws)
-    return bytes(files._pack(meta, raws))
+        meta["digest"] = container._digest(meta["kind"], meta["version"], meta["body"], raws)
+    return bytes(container._pack(meta, raws))
 
 
 def mended(meta, raws):
     """The same, with the digest of the mark itself put right as well if it can be computed."""
     if meta["kind"] == "mark" and isinstance(meta["body"].get("digest"), str):
         with suppress(Exception):
-            tensors = {name: files._tensor(name, raw, "numpy") for name, raw in raws.items()}
-            held = files.Container("mark", meta["version"], meta["body"], tensors, "")
+            tensors = {name: container._tensor(name, raw, "numpy") for name, raw in raws.items()}
+            held = container.Container("mark", meta["version"], meta["body"], tensors, "")
             with limited():
                 meta["body"]["digest"] = Watermark(**unpack(held)).digest
     return packed(meta, raws)
@@ -266,7 +271,7 @@ def relabelled(rng, data, _):
 def close(data, kind):
     """A sealed file around any bytes."""
     with mock.patch("os.urandom", bytes):  # zeros: the same file in every run
-        return bytes(files._seal(ConcealedBytes(data), kind, WORDS, QUICK))
+        return bytes(container._seal(ConcealedBytes(data), kind, WORDS, QUICK))
 
 
 def sealed(rng, data, other):
@@ -334,7 +339,7 @@ def typed(value, like, where=""):
     kinds |= {type(None), *numbers} if like is None else set()
     kinds |= (
         {type(None)}
-        if where.endswith((".ratio", ".cap", ".stiff", ".lenders", ".nu", ".clip", ".classes"))
+        if where.endswith((".ratio", ".cap", ".weight_scale", ".lenders", ".nu", ".clip", ".classes"))
         else set()
     )
     return [] if type(value) in kinds else [f"{where} is {value!r:.40}"]
@@ -348,7 +353,7 @@ def open_mark(path, like):
     assert not odd, odd
     assert len(mark.carriers) == mark.m
     assert len(repr(mark)) < 1000
-    if mark.function is None or mark.memory is not None:
+    if mark.score_channel is None or mark.baseline is not None:
         assert mark.bits.sum() * 2 == mark.m
         assert np.isfinite(mark.targets).all()
     for reading in mark.readings:
@@ -363,7 +368,7 @@ def open_model(path, like):
     model = load_model(path)
     assert not typed(model.architecture, like["architecture"], "architecture")
     state = model.state_dict()
-    stored = files.read(path, "model", framework="torch").tensors
+    stored = container.read(path, "model", framework="torch").tensors
     assert {name: value.shape for name, value in state.items()} == {n: v.shape for n, v in stored.items()}
     assert not any(value.is_meta for value in state.values())
     if all(value.dtype == torch.float32 for value in model.parameters()):
@@ -425,7 +430,7 @@ def like(data):
     """The body of a source, whose types a mutated file may not change."""
     meta, raws = parts(data)
     if "sealed" in meta:
-        inside = files._unseal(meta, raws, WORDS, "source")
+        inside = container._unseal(meta, raws, WORDS, "source")
         meta, _ = parts(inside)
     return meta["body"]
 
@@ -456,7 +461,7 @@ def sources(rings, tmp_path_factory):
         "labels": {"access": ("labels", "logits"), "classes": 3},
         "plain": {"key": "plain"},
     }
-    ways["scores"] = {"function": 16}
+    ways["scores"] = {"score_channel": 16}
     for name, options in ways.items():
         mark = Watermark.draw(Secret(bytes(32)), few, m=8, **options)
         mark.save(path, insecure_no_passphrase=True)

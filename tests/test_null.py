@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from invgnn import null
 from invgnn.errors import ParameterError, SuspectError
-from invgnn.null import NULLS, log_p_combined, log_p_matches
-from invgnn.ranks import log_p_rank, log_rank_bound, rank_sum
+from invgnn.stats import laws, null
+from invgnn.stats.evidence import STATISTICS, decode, empirical_p, evidence_of, matches
+from invgnn.stats.laws import log_p_combined, log_p_matches
+from invgnn.stats.null import NULLS
+from invgnn.stats.rank_sum import log_p_rank, log_rank_bound, rank_sum
 
 TIED = {
     4: [0.1, 0.5, 0.5, 0.9],
@@ -59,22 +61,22 @@ def log_fraction(p):
 @pytest.mark.parametrize("answers", CASES, ids=str)
 def test_decode_is_above_the_median(answers):
     r = np.asarray(answers, dtype=float)
-    assert null.decode(r).tolist() == (r > np.median(r)).tolist()
+    assert decode(r).tolist() == (r > np.median(r)).tolist()
 
 
 def test_decode_survives_neighbouring_floats_and_infinities():
     # The mean of the middle two rounds onto the upper one, or is inf - inf: half must still be 1.
     lo = np.nextafter(1.0, 2.0)
-    assert null.decode([lo, lo, np.nextafter(lo, 2), np.nextafter(lo, 2)]).sum() == 2
-    assert null.decode([-np.inf, -np.inf, np.inf, np.inf]).tolist() == [False, False, True, True]
+    assert decode([lo, lo, np.nextafter(lo, 2), np.nextafter(lo, 2)]).sum() == 2
+    assert decode([-np.inf, -np.inf, np.inf, np.inf]).tolist() == [False, False, True, True]
 
 
 def test_decode_at_a_threshold_includes_it():
-    assert null.decode([0.4, 0.5, 0.6], threshold=0.5).tolist() == [False, True, True]
+    assert decode([0.4, 0.5, 0.6], threshold=0.5).tolist() == [False, True, True]
 
 
 def test_matches_counts_agreements():
-    assert null.matches([True, False, True, False], [1, 1, 1, 0]) == 3
+    assert matches([True, False, True, False], [1, 1, 1, 0]) == 3
 
 
 # --- the law of T -------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ def test_an_impossible_count_has_probability_zero():
 @pytest.fixture(params=[0, 128], ids=["halves", "whole"])
 def tables(request, monkeypatch):
     """Subsets counted in two halves that are paired, and in one table."""
-    monkeypatch.setattr("invgnn.ranks.WHOLE_UP_TO", request.param)
+    monkeypatch.setattr("invgnn.stats.rank_sum.WHOLE_UP_TO", request.param)
 
 
 @pytest.mark.usefixtures("tables")
@@ -241,9 +243,9 @@ def test_chernoff_bound_is_used_and_labelled_above_512():
 def all_p_values(r):
     """log p of T, U and both, over every balanced key."""
     r = np.asarray(r, dtype=float)
-    said = null.decode(r)
+    said = decode(r)
     for key in balanced_keys(r.size):
-        by_t = log_p_matches(null.matches(said, key), r.size, int(said.sum()))
+        by_t = log_p_matches(matches(said, key), r.size, int(said.sum()))
         by_u = log_p_rank(r, key).log_p
         yield by_t, by_u, log_p_combined(by_t, by_u)
 
@@ -260,7 +262,7 @@ def test_every_p_value_is_valid_given_the_answers(answers):
 @pytest.mark.parametrize("answers", [TIED[10], TIE_FREE[10], TIED[12]], ids=["10t", "10", "12t"])
 def test_every_p_value_is_valid_and_single_ones_are_exact(answers):
     p = np.exp(np.array(list(all_p_values(answers))))
-    for name, column in zip(null.STATISTICS, p.T, strict=True):
+    for name, column in zip(STATISTICS, p.T, strict=True):
         share = np.array([(column <= u * (1 + 1e-12)).mean() for u in column])
         assert (share <= column * (1 + 1e-9)).all()
         if name != "combined":
@@ -278,14 +280,14 @@ def test_combined_pays_for_two_looks():
 def test_log_p_reports_the_declared_statistic_and_its_counts():
     r, w = random_case(32, 4, digits=1, shift=1.0)
     said = r > np.median(r)
-    found = {s: null.log_p(r, w, s) for s in null.STATISTICS}
+    found = {s: evidence_of(r, w, s) for s in STATISTICS}
     for s, evidence in found.items():
         assert evidence.statistic == s
-        assert (evidence.m, evidence.t, evidence.ones) == (32, (said == w).sum(), said.sum())
+        assert (evidence.m, evidence.matches, evidence.ones) == (32, (said == w).sum(), said.sum())
         assert evidence.rank_sum == 2 * stats.rankdata(r)[w == 1].sum()
         assert evidence.exact
     by_t, by_u = found["matches"].log_p, found["rank"].log_p
-    assert by_t == log_p_matches(found["matches"].t, 32, found["matches"].ones)
+    assert by_t == log_p_matches(found["matches"].matches, 32, found["matches"].ones)
     assert by_u == log_p_rank(r, w).log_p
     assert by_t != by_u
     assert found["combined"].log_p == log_p_combined(by_t, by_u)
@@ -294,19 +296,19 @@ def test_log_p_reports_the_declared_statistic_and_its_counts():
 def test_log_p_reads_at_a_given_threshold():
     bits = [1, 1, 1, 1, 0, 0, 0, 0]
     answers = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
-    evidence = null.log_p(answers, bits, "matches", threshold=0.5)
-    assert (evidence.t, evidence.ones) == (7, 5)
+    evidence = evidence_of(answers, bits, "matches", threshold=0.5)
+    assert (evidence.matches, evidence.ones) == (7, 5)
     assert evidence.p == pytest.approx(math.comb(4, 1) / math.comb(8, 5))
 
 
 def test_a_bound_says_so_and_t_needs_none():
     r, w = random_case(600, 1)
-    assert [null.log_p(r, w, s).exact for s in null.STATISTICS] == [True, False, False]
+    assert [evidence_of(r, w, s).exact for s in STATISTICS] == [True, False, False]
 
 
 def test_constant_answers_say_nothing():
-    evidence = null.log_p(np.zeros(16), np.arange(16) % 2)
-    assert (evidence.log_p, evidence.t, evidence.ones, evidence.bits()) == (0.0, 8, 0, 0.0)
+    evidence = evidence_of(np.zeros(16), np.arange(16) % 2)
+    assert (evidence.log_p, evidence.matches, evidence.ones, evidence.bits()) == (0.0, 8, 0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,7 @@ def test_constant_answers_say_nothing():
 )
 def test_bad_input_is_refused_with_advice(answers, bits, statistic, error, word):
     with pytest.raises(error, match=word) as caught:
-        null.log_p(list(answers), bits, statistic)
+        evidence_of(list(answers), bits, statistic)
     assert caught.value.advice
 
 
@@ -334,7 +336,7 @@ def test_bad_input_is_refused_with_advice(answers, bits, statistic, error, word)
 def test_worked_figures_of_the_protocol():
     assert math.exp(log_p_matches(122, 128, 64)) == pytest.approx(7e-29, rel=0.05)
     assert math.exp(log_p_matches(80, 128, 64)) == pytest.approx(4e-3, rel=0.05)
-    assert null.evidence_bits(log_p_matches(128, 128, 64)) == pytest.approx(124.2, abs=0.05)
+    assert laws.evidence_bits(log_p_matches(128, 128, 64)) == pytest.approx(124.2, abs=0.05)
 
 
 def test_where_the_six_errors_lie_decides_between_t_and_u():
@@ -344,19 +346,19 @@ def test_where_the_six_errors_lie_decides_between_t_and_u():
     def p_rank(low, high):
         r = np.arange(128.0)
         r[low], r[high] = r[high].copy(), r[low].copy()
-        assert null.log_p(r, w, "matches").t == 122
-        return null.log_p(r, w, "rank").p
+        assert evidence_of(r, w, "matches").matches == 122
+        return evidence_of(r, w, "rank").p
 
     near, far = p_rank([61, 62, 63], [64, 65, 66]), p_rank([0, 1, 2], [125, 126, 127])
     assert near < 1e-34 < 7e-29 < 7e-22 < far
 
 
 def test_evidence_bits_pay_for_every_attempt():
-    assert null.evidence_bits(-math.log(2) * 40) == pytest.approx(40)
-    assert null.evidence_bits(-math.log(2) * 40, tried=1024) == pytest.approx(30)
-    assert null.evidence_bits(-1.0, tried=1024) == 0.0
+    assert laws.evidence_bits(-math.log(2) * 40) == pytest.approx(40)
+    assert laws.evidence_bits(-math.log(2) * 40, tests=1024) == pytest.approx(30)
+    assert laws.evidence_bits(-1.0, tests=1024) == 0.0
     with pytest.raises(ParameterError):
-        null.evidence_bits(-1.0, tried=0)
+        laws.evidence_bits(-1.0, tests=0)
 
 
 # --- thresholds ---------------------------------------------------------------------------------
@@ -372,7 +374,7 @@ def test_evidence_bits_pay_for_every_attempt():
     ],
 )
 def test_thresholds_of_the_errata(name, taus):
-    assert [NULLS[name].tau(m, 1e-6) for m in (64, 96, 128, 192)] == taus
+    assert [NULLS[name].threshold(m, 1e-6) for m in (64, 96, 128, 192)] == taus
     assert NULLS[name].name == name
     assert NULLS[name].caveat
 
@@ -390,7 +392,7 @@ def test_true_alpha_of_the_papers_thresholds():
 @pytest.mark.parametrize("alpha", [0.3, 1e-2, 1e-6, 1e-12, 1e-40])
 @pytest.mark.parametrize("m", [8, 10, 64, 128, 130])
 def test_exact_threshold_is_the_smallest_even_one(m, alpha):
-    tau = NULLS["exact"].tau(m, alpha)
+    tau = NULLS["exact"].threshold(m, alpha)
     if tau == m + 1:
         assert alpha < Fraction(1, math.comb(m, m // 2))
         return
@@ -400,10 +402,10 @@ def test_exact_threshold_is_the_smallest_even_one(m, alpha):
 
 def test_unreachable_alpha_asks_for_more_than_m():
     # 1/C(8,4) = 1/70: even a perfect answer is no evidence at 1 %.
-    assert NULLS["exact"].tau(8, 0.01) == 9
-    assert NULLS["exact"].tau(8, 0.02) == 8
+    assert NULLS["exact"].threshold(8, 0.01) == 9
+    assert NULLS["exact"].threshold(8, 0.02) == 8
     assert NULLS["exact"].true_alpha(8, 9) == 0.0
-    assert NULLS["hoeffding"].tau(8, 1e-6) == 9
+    assert NULLS["hoeffding"].threshold(8, 1e-6) == 9
 
 
 @given(st.integers(4, 30), st.data())
@@ -417,13 +419,13 @@ def test_an_even_threshold_holds_however_many_ones_are_said(half, data):
 def test_the_binomial_law_is_too_lax_for_balanced_keys():
     binomial = NULLS["binomial"]
     assert not binomial.valid_for_balanced
-    assert binomial.true_alpha(128, binomial.tau(128, 1e-3)) > 1.2e-3
-    assert binomial.true_alpha(64, binomial.tau(64, 1e-6), ones=31) > 1.8e-6
+    assert binomial.true_alpha(128, binomial.threshold(128, 1e-3)) > 1.2e-3
+    assert binomial.true_alpha(64, binomial.threshold(64, 1e-6), ones=31) > 1.8e-6
 
 
 @given(st.integers(4, 300), st.floats(1e-300, 0.49))
 def test_binomial_threshold_is_scipys(half, alpha):
-    m, tau = 2 * half, NULLS["binomial"].tau(2 * half, alpha)
+    m, tau = 2 * half, NULLS["binomial"].threshold(2 * half, alpha)
     slack = 1e-9 * alpha
     assert tau == m + 1 or stats.binom.sf(tau - 1, m, 0.5) <= alpha + slack
     assert stats.binom.sf(tau - 2, m, 0.5) > alpha - slack
@@ -444,7 +446,7 @@ def test_exact_tail_is_below_the_corrected_hoeffding_bound(half, data):
 @given(st.sampled_from(["exact", "binomial", "hoeffding"]), st.integers(4, 200), st.data())
 def test_tau_is_monotone_in_alpha_and_m(name, half, data):
     alphas = sorted(data.draw(st.tuples(*[st.floats(1e-30, 0.4)] * 2)))
-    tau = NULLS[name].tau
+    tau = NULLS[name].threshold
     assert tau(2 * half, alphas[0]) >= tau(2 * half, alphas[1])
     assert tau(2 * half, alphas[0]) <= tau(2 * half + 2, alphas[0])
 
@@ -452,18 +454,18 @@ def test_tau_is_monotone_in_alpha_and_m(name, half, data):
 @given(st.sampled_from(["exact", "binomial", "hoeffding"]), st.integers(4, 200), st.data())
 def test_tau_keeps_what_its_own_tail_promises(name, half, data):
     alpha = data.draw(st.floats(1e-30, 0.4))
-    tau = NULLS[name].tau(2 * half, alpha)
+    tau = NULLS[name].threshold(2 * half, alpha)
     assert tau == 2 * half + 1 or NULLS[name].log_tail(2 * half, tau) <= math.log(alpha) + 1e-9
 
 
 def test_a_larger_correlation_asks_for_more():
-    assert null.hoeffding(0.1).tau(128, 1e-6) > null.hoeffding(0.0).tau(128, 1e-6)
-    assert null.hoeffding(0.2).tau(128, 1e-6) == null.hoeffding(0.9).tau(128, 1e-6)  # c <= 1/2
+    assert null.hoeffding(0.1).threshold(128, 1e-6) > null.hoeffding(0.0).threshold(128, 1e-6)
+    assert null.hoeffding(0.2).threshold(128, 1e-6) == null.hoeffding(0.9).threshold(128, 1e-6)  # c <= 1/2
 
 
 @pytest.mark.parametrize("m", [7, 9, 6, 0, -8, 127])
 def test_odd_or_tiny_m_is_refused(m):
-    for call in (lambda: NULLS["exact"].tau(m, 1e-6), lambda: null.power(m, 5, 0.9)):
+    for call in (lambda: NULLS["exact"].threshold(m, 1e-6), lambda: null.power(m, 5, 0.9)):
         with pytest.raises(ParameterError, match="odd or tiny") as caught:
             call()
         assert "even" in caught.value.advice
@@ -473,23 +475,23 @@ def test_odd_or_tiny_m_is_refused(m):
 def test_alpha_outside_the_unit_interval_is_refused(alpha):
     for law in NULLS.values():
         with pytest.raises(ParameterError, match="alpha"):
-            law.tau(64, alpha)
+            law.threshold(64, alpha)
 
 
 # --- empirical nulls ----------------------------------------------------------------------------
 
 
 def test_empirical_p_counts_ties_and_nan_against_the_owner():
-    assert null.empirical_p(90, [60, 90, 91]) == 3 / 4
-    assert null.empirical_p(100, [60, 64, 70]) == 1 / 4
-    assert null.empirical_p(100, [60, math.nan, 70]) == 2 / 4
-    assert null.empirical_p(math.nan, [60, 64, 70]) == 1.0
-    assert null.empirical_p(100, []) == 1.0
+    assert empirical_p(90, [60, 90, 91]) == 3 / 4
+    assert empirical_p(100, [60, 64, 70]) == 1 / 4
+    assert empirical_p(100, [60, math.nan, 70]) == 2 / 4
+    assert empirical_p(math.nan, [60, 64, 70]) == 1.0
+    assert empirical_p(100, []) == 1.0
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=8))
 def test_empirical_p_is_valid_under_exchange(values):
-    p = [null.empirical_p(v, values[:i] + values[i + 1 :]) for i, v in enumerate(values)]
+    p = [empirical_p(v, values[:i] + values[i + 1 :]) for i, v in enumerate(values)]
     for u in p:
         assert sum(q <= u for q in p) / len(p) <= u + 1e-12
 
@@ -499,9 +501,9 @@ def test_empirical_nulls_are_nulls(make, name):
     law = make(np.arange(40, 79))  # 39 values: the smallest p is 1/40
     assert law.name == name
     assert "1/40" in law.caveat
-    assert law.tau(128, 1 / 40) == 79
-    assert law.tau(128, 2 / 40) == 78
-    assert law.tau(128, 1 / 41) == 129
+    assert law.threshold(128, 1 / 40) == 79
+    assert law.threshold(128, 2 / 40) == 78
+    assert law.threshold(128, 1 / 41) == 129
     assert law.log_tail(128, 78) == pytest.approx(math.log(2 / 40))
     assert law.true_alpha(128, 92) == NULLS["exact"].true_alpha(128, 92)
 
@@ -521,7 +523,7 @@ def test_power_is_a_binomial_tail(m, tau, accuracy):
 @pytest.mark.parametrize("law", [None, *NULLS.values()], ids=lambda n: n.name if n else "default")
 @pytest.mark.parametrize("accuracy", [0.75, 0.9, 1.0])
 def test_smallest_m_is_the_first_that_reaches_the_power(law, accuracy):
-    tau = (law or NULLS["exact"]).tau
+    tau = (law or NULLS["exact"]).threshold
     reached = [m for m in range(8, 402, 2) if stats.binom.sf(tau(m, 1e-6) - 1, m, accuracy) >= 0.95]
     assert null.smallest_m(1e-6, accuracy, power=0.95, null=law) == reached[0]
 

@@ -9,12 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from invgnn.audit.verify import verify
 from invgnn.errors import ParameterError, SuspectError
-from invgnn.perception import PerceptionHead, attach_head, gradient_penalty
-from invgnn.recipe import Recipe
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
+from invgnn.nn.perception import PerceptionHead, attach_head, squared_gradient
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
 
 
 @given(st.floats(0.1, 9), st.integers(1, 20), st.floats(0.01, 100))
@@ -65,7 +64,7 @@ def test_clipping_bounds_every_weight(clip):
 def test_gradient_penalty_is_the_squared_norm():
     head, x = PerceptionHead(3).double(), torch.randn(4, 3, dtype=torch.float64)
     weights = [*head.parameters(), torch.ones(1, requires_grad=True)]
-    penalty = gradient_penalty(head(x), weights)
+    penalty = squared_gradient(head(x), weights)
     assert all(g is not None for g in torch.autograd.grad(penalty, weights[:2], retain_graph=True))
     expected = 0.0
     for weight in weights[:2]:
@@ -112,7 +111,7 @@ def test_a_mark_is_read_at_perception(motifs, draw):
     assert ((said.carriers > 0) & (said.carriers < 1)).all()
     verdict = verify(model, mark, 0.01)
     assert verdict.access == "perception"
-    assert verdict.t == ((said.carriers >= 0.5) == mark.bits).sum()
+    assert verdict.matches == ((said.carriers >= 0.5) == mark.bits).sum()
     assert verdict.evidence_bits > 7
 
 
@@ -127,13 +126,15 @@ def test_nu_is_positive():
     with pytest.raises(ParameterError) as caught:
         PerceptionHead(3, nu=0.0)
     assert caught.value.advice
+    with pytest.raises(ParameterError, match="gradient_penalty=-1"):
+        PerceptionHead(3, gradient_penalty=-1)
 
 
-def test_the_recipe_penalises_the_gradient_of_the_head(draw, motifs):
+def test_a_head_penalises_its_gradient(draw, motifs):
     model = new_model(motifs, "GCN", 1, hidden_channels=3).double().eval()
-    attach_head(model, 3)
-    marks = {w: draw(access="perception", recipe=Recipe(penalty=w)) for w in (0.0, 1.0, 2.0)}
-    losses = {w: mark.loss(model) for w, mark in marks.items()}
+    head, mark, losses = attach_head(model, 3), draw(access="perception"), {}
+    for head.gradient_penalty in (0.0, 1.0, 2.0):
+        losses[head.gradient_penalty] = mark.loss(model)
     step = (losses[1.0] - losses[0.0]).item()
     assert step > 0
     assert (losses[2.0] - losses[0.0]).item() == pytest.approx(2 * step, rel=1e-4)

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from invgnn.preflight import pilot_epochs, pilot_total, preflight
-from invgnn.tasks import new_model
+from invgnn.training.preflight import pilot_epochs, pilot_total, preflight
+from invgnn.training.tasks import new_model
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])

@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn.utils import parametrizations
 from torch_geometric.nn import GAT, GINConv, global_mean_pool
 
+from invgnn.audit.provenance import digest_model, require_plain, trace
+from invgnn.audit.verify import verify
 from invgnn.errors import SuspectError
-from invgnn.models import save_model
-from invgnn.provenance import digest_model, require_plain, trace
+from invgnn.nn.model_file import save_model
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.mark import Watermark
 
 
 class Own(nn.Module):
@@ -355,7 +355,7 @@ def test_scripted_code_is_foreign():
 
 
 def test_what_serves_a_model_is_no_part_of_the_library(motifs):
-    from invgnn.attacks import Serve
+    from invgnn.attacks.denial import Serve
 
     served = Serve(digits=2)(new_model(motifs, "GIN", 0, hidden_channels=8), motifs)
     assert any("Endpoint" in one.name for one in trace(served).foreign)

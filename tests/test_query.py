@@ -11,17 +11,19 @@ from torch import nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import GATConv, GCNConv, SGConv, global_mean_pool
 
+from invgnn.audit.provenance import digest_model
+from invgnn.audit.verify import verify
 from invgnn.errors import SuspectError
-from invgnn.forward import parts_of, to_batch, weighted
-from invgnn.graphs import Graphs
-from invgnn.perception import attach_head
-from invgnn.provenance import digest_model
-from invgnn.query import Answers, answers_on, without_gaps
-from invgnn.reading import Reading
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.forward import to_batch
+from invgnn.nn.layers import parts_of, weighted
+from invgnn.nn.perception import attach_head
+from invgnn.readout.answers import Answers, without_gaps
+from invgnn.readout.query import answers_on
+from invgnn.readout.reading import Reading
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import new_model
+from invgnn.watermark.mark import Watermark
 
 ACCESSES = ("perception", "embedding", "logits", "labels")
 
@@ -232,7 +234,6 @@ ACTS = {
     "read": lambda mark, model: [mark.read(model, access) for access in ACCESSES],
     "verify": lambda mark, model: verify(model, mark, controls=[model], with_answers=True),
     "loss": lambda mark, model: mark.loss(model),
-    "loss, shifted": lambda mark, model: mark.loss(model, at={"convs.0.nn.lins.0.weight": torch.ones(())}),
     "gradient": step_backward,
     "digest": lambda mark, model: digest_model(model),
 }
@@ -277,7 +278,7 @@ def test_convolutions_that_keep_their_graph_keep_it(web, marks, unchanged, conv)
                 said = mark.read(model, access).carriers
             np.testing.assert_allclose(said, mark.read(twin, access).carriers, rtol=1e-5, atol=1e-6)
         with unchanged(model):
-            assert float(mark.replace(forward=None).weigh(mark.read(model, "logits")).log_p) <= 0
+            assert float(mark.replace(forward=None).evidence(mark.read(model, "logits")).log_p) <= 0
         torch.testing.assert_close(model(graph.x, graph.edge_index), twin(graph.x, graph.edge_index))
 
 

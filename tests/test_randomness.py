@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from invgnn.randomness import undropped
+from invgnn.nn.rng import without_dropout
 
 LAYERS = {
     "nn.Dropout": nn.Dropout(0.9),
@@ -22,7 +22,7 @@ LAYERS = {
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_nothing_is_dropped_inside_and_everything_as_before_outside(layer):
     x = torch.ones(4, 30, 5, requires_grad=True)
-    with undropped():
+    with without_dropout():
         said = layer(x * 1)
     assert torch.equal(said, x)
     said.sum().backward()
@@ -31,6 +31,6 @@ def test_nothing_is_dropped_inside_and_everything_as_before_outside(layer):
 
 
 def test_an_error_inside_leaves_dropout_as_it_was():
-    with pytest.raises(ZeroDivisionError), undropped():
+    with pytest.raises(ZeroDivisionError), without_dropout():
         raise ZeroDivisionError
     assert not torch.equal(nn.Dropout(0.9)(torch.ones(100)), torch.ones(100))

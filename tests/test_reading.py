@@ -13,13 +13,14 @@ from hypothesis.extra.numpy import arrays
 from torch_geometric.data import Batch
 from torch_geometric.nn import global_mean_pool
 
-from invgnn import files
-from invgnn.carriers import Carriers, Reference, Sampler
 from invgnn.errors import ParameterError, SuspectError
-from invgnn.graphs import Graphs
-from invgnn.reading import Observation, Reading, answer, label_answer, log_scores, pool
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.observation import Observation, log_scores, pool
+from invgnn.readout.reading import Reading, answer, label_answer
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
+from invgnn.storage import container
+from invgnn.training.tasks import new_model
+from invgnn.watermark.carriers import Carriers, Reference, Sampler
 
 LABELS = Reading("labels", classes=3)
 
@@ -305,7 +306,7 @@ def test_bits_are_bound_to_every_ordinary_input(mark):
 
 def test_bits_are_never_stored(mark, tmp_path):
     mark.save(tmp_path / "a.mark", insecure_no_passphrase=True)
-    held = files.read(tmp_path / "a.mark", "mark")
+    held = container.read(tmp_path / "a.mark", "mark")
     parts = {f"{name}.{part}" for name in ("carriers", "ordinary") for part in ("ptr", "edges", "x")}
     assert set(held.tensors) == {"secret", "labels", *parts}
     assert set(held.body) == {"context", "recipe", "rejected", "scale", "digest"}

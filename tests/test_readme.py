@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from invgnn.verdict import Verdict
+from invgnn.audit.verdict import Verdict
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

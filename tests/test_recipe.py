@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.nn.functional import cross_entropy
 
-from invgnn.batches import Collated
-from invgnn.recipe import NAT_SHARE, Recipe, guarded, in_nats
-from invgnn.tasks import new_model
+from invgnn.nn.gradient_projection import projected_sum
+from invgnn.training.batching import Collated
+from invgnn.training.tasks import new_model
+from invgnn.watermark.losses import NAT_SHARE, in_nats
+from invgnn.watermark.recipe import Recipe
 
 VECTORS = arrays(np.float64, 4, elements=st.floats(-10, 10))
 
@@ -23,7 +25,7 @@ def test_the_mark_never_works_against_the_task(task, mark, outer, cap):
     at = [torch.randn(2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     whole = torch.cat(at)
     a, b = torch.from_numpy(task), torch.from_numpy(mark)
-    (outer * guarded(a @ whole, b @ whole, at, cap)).backward()
+    (outer * projected_sum(a @ whole, b @ whole, at, cap)).backward()
     got = torch.cat([p.grad for p in at]) / outer
     added = got - a  # what the mark contributes
     size = float(a @ a)
@@ -40,7 +42,7 @@ def test_the_mark_never_works_against_the_task(task, mark, outer, cap):
 def test_guarded_value_is_the_sum_and_unused_parameters_stay_still():
     used, unused = (torch.ones(3, requires_grad=True) for _ in range(2))
     frozen = torch.ones(3)
-    loss = guarded(used.sum(), 2 * used.square().sum(), [used, unused, frozen])
+    loss = projected_sum(used.sum(), 2 * used.square().sum(), [used, unused, frozen])
     assert float(loss.detach()) == 9
     loss.backward()
     assert used.grad.tolist() == [5, 5, 5]
@@ -50,7 +52,7 @@ def test_guarded_value_is_the_sum_and_unused_parameters_stay_still():
 def test_sparse_gradients_are_guarded_too():
     table = torch.nn.Embedding(5, 3, sparse=True)
     rows = table(torch.tensor([1, 3]))
-    guarded(rows.sum(), -2 * rows.sum(), table.parameters()).backward()
+    projected_sum(rows.sum(), -2 * rows.sum(), table.parameters()).backward()
     assert table.weight.grad.to_dense()[1].tolist() == [1, 1, 1]  # the mark's part is all opposition
 
 
@@ -70,7 +72,9 @@ def test_guard_in_ones_own_loop(motifs, draw, way):
         elif which == "mark":
             (joint.loss() if way == "joint" else mark.loss(model)).backward()
         else:
-            (joint.guard(task_loss) if way == "joint" else mark.guard(model, task_loss)).backward()
+            (
+                joint.joint_loss(task_loss) if way == "joint" else mark.joint_loss(model, task_loss)
+            ).backward()
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
         return torch.cat([g.view(-1).double() for g in grads]).numpy()
 
@@ -81,7 +85,7 @@ def test_guard_in_ones_own_loop(motifs, draw, way):
 
 def test_a_task_without_gradient_leaves_the_mark_alone(motifs, draw):
     mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).eval()
-    mark.guard(model, torch.zeros(())).backward()
+    mark.joint_loss(model, torch.zeros(())).backward()
     guarded_one = [p.grad for p in model.parameters()]
     model.zero_grad()
     mark.loss(model).backward()
@@ -93,13 +97,13 @@ def test_a_task_without_gradient_leaves_the_mark_alone(motifs, draw):
 def test_half_precision_gradients_are_guarded_too():
     at = torch.zeros(2, dtype=torch.float16, requires_grad=True)
     task, mark = (torch.tensor(g, dtype=torch.float16) for g in ([1e-4, 0], [-1e-4, 1e-4]))
-    guarded((at * task).sum(), (at * mark).sum(), [at]).backward()
+    projected_sum((at * task).sum(), (at * mark).sum(), [at]).backward()
     assert at.grad.tolist() == pytest.approx([1e-4, 1e-4], rel=1e-2)
 
 
 def test_nothing_to_train_is_no_error():
     loss = torch.ones((), requires_grad=True)
-    assert float(guarded(loss * 2, loss * 3, []).detach()) == 5
+    assert float(projected_sum(loss * 2, loss * 3, []).detach()) == 5
 
 
 @given(VECTORS, VECTORS)
@@ -118,4 +122,4 @@ def test_unlearning_the_task_gains_the_mark_nothing():
 def test_a_wait_that_was_a_share_is_recalled_as_the_default():
     """Marks saved when `wait` was a share of the epochs must still open."""
     assert Recipe.recall({**Recipe(beta=2.0).record(), "wait": 0.2}) == Recipe(beta=2.0)
-    assert Recipe.recall(Recipe(wait=3).record()) == Recipe(wait=3)
+    assert Recipe.recall(Recipe(warmup_steps=3).record()) == Recipe(warmup_steps=3)

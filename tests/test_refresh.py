@@ -15,12 +15,12 @@ from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GraphConv, global_add_pool
 
+from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
-from invgnn.joint import Rota
-from invgnn.recipe import TURNS, Recipe
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import verify
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.recipe import USES_PER_EPOCH, Recipe
+from invgnn.watermark.schedule import CarrierSchedule
 
 ACCESSES = ("embedding", "logits")
 
@@ -45,7 +45,7 @@ def epochs(task):
 
 
 def bits(mark, model):
-    return [mark.weigh(mark.read(model, access)).bits() for access in ACCESSES]
+    return [mark.evidence(mark.read(model, access)).bits() for access in ACCESSES]
 
 
 def distance(task, student, teacher):
@@ -113,7 +113,7 @@ def test_any_model_and_any_batches_will_do(motifs, draw):
         mark.refresh(student, teacher, batches, epochs=10)
     apart = mark.replace(recipe=Recipe(joint=False))
     apart.refresh(student, teacher, batches, epochs=60, lr=0.02)
-    assert mark.weigh(mark.read(student)).t >= 14
+    assert mark.evidence(mark.read(student)).matches >= 14
 
 
 # --- what is learnt -------------------------------------------------------------------------------
@@ -152,24 +152,26 @@ def test_the_pace_gives_every_carrier_its_turns(m, steps, beside):
     paced = Recipe().paced(m, steps, beside)
     assert paced.paced(m, 1, 1) is paced or paced.ratio is None
     if paced.ratio is None:
-        assert TURNS * m > (m - 1) * steps
+        assert USES_PER_EPOCH * m > (m - 1) * steps
         return
     share = paced.ratio if beside is None else paced.ratio / (1 - paced.ratio)
     count = share * (m if beside is None else beside)
     assert count == pytest.approx(round(count))
-    assert round(count) * steps >= TURNS * m > (round(count) - 1) * steps
+    assert round(count) * steps >= USES_PER_EPOCH * m > (round(count) - 1) * steps
     assert Recipe(ratio=0.16).paced(m, steps, beside).ratio == 0.16
 
 
 def test_many_batches_share_the_carriers_among_them(motifs, draw, monkeypatch):
     mark, teacher = draw(m=16), new_model(motifs, "GIN", 0, hidden_channels=4)
     student, turns = new_model(motifs, "GIN", 1, hidden_channels=4), []
-    whole = Rota.turn
-    monkeypatch.setattr(Rota, "turn", lambda *given: turns.append(whole(*given)) or turns[-1])
-    mark.replace(recipe=Recipe(wait=0)).refresh(student, teacher, DataLoader(motifs.data, 4), epochs=1)
+    whole = CarrierSchedule.at
+    monkeypatch.setattr(CarrierSchedule, "at", lambda *given: turns.append(whole(*given)) or turns[-1])
+    mark.replace(recipe=Recipe(warmup_steps=0)).refresh(
+        student, teacher, DataLoader(motifs.data, 4), epochs=1
+    )
     assert len(turns) == 40
     counts = np.bincount(np.concatenate([turn.carriers for turn in turns]), minlength=16)
-    assert counts.sum() >= TURNS * 16
+    assert counts.sum() >= USES_PER_EPOCH * 16
     assert counts.min() >= 40 // 4  # four steps go round once
 
 

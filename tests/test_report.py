@@ -18,15 +18,17 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from invgnn import null
+from invgnn.audit.report import figures, write_report
+from invgnn.audit.report.layout import place
+from invgnn.audit.report.page import level, power, render
+from invgnn.audit.verdict import floor_bits
+from invgnn.audit.verify import verify
 from invgnn.errors import ExistingFileError, FileError, ParameterError
-from invgnn.graphs import Graphs
-from invgnn.report import figures, write_report
-from invgnn.report.layout import place
-from invgnn.report.page import level, power, render
+from invgnn.graphs.disjoint_union import Graphs
 from invgnn.secret import Secret
-from invgnn.verdict import floor_bits, verify
-from invgnn.watermark import Watermark
+from invgnn.stats import laws
+from invgnn.stats.evidence import decode
+from invgnn.watermark.mark import Watermark
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 SECTIONS = [
@@ -140,7 +142,7 @@ def owned(mark):
     controls = [suspect(mark, 64, seed=s) for s in (1, 2)]
     found = verify(suspect(mark, 6), mark, controls=controls, with_answers=True)
     assert found.status == "owned"
-    assert found.t == 122
+    assert found.matches == 122
     return found
 
 
@@ -155,20 +157,20 @@ def cases(mark, owned, public):
     big = verify(suspect(large, 8), large, with_answers=True)
     unmarked = [suspect(plain, 20 + s, seed=s) for s in range(21)]
     rows = [("as released", owned, 0.873), ("unmarked control", public, None)]
-    far = {"p": 0.0, "log10_p": -1230.337, "evidence_bits": 4087.19, "t": 4090, "tau": 2208}
+    far = {"p": 0.0, "log10_p": -1230.337, "evidence_bits": 4087.19, "matches": 4090, "threshold": 2208}
     return {
         "owned": (owned, {"mark": mark, "rows": rows}),
         "public": (public, {"rows": rows}),
-        "not shown": (verify(suspect(mark, 60), mark, with_answers=True, tried=12), {}),
+        "not shown": (verify(suspect(mark, 60), mark, with_answers=True, suspects=12), {}),
         "searched": (verify(suspect(mark, 30), mark), {}),
         "constant": (verify(suspect(mark, constant=True), mark, with_answers=True), {}),
         "labels": (verify(suspect(mark, 9), mark, access="labels", with_answers=True), {}),
         "m=512": (big, {"mark": large, "rows": [("as released", big, 0.9)]}),
         "plain": (verify(suspect(plain, 4), plain, alpha=0.1, controls=unmarked), {}),
         "plain, no controls": (verify(suspect(plain, 4), plain), {}),
-        "far": (replace(public, m=4096, said_ones=2048, **far), {"rows": rows}),
-        "no threshold": (replace(public, alpha=1e-60, tau=129), {}),
-        "rolled": (verify(Net(mark, 6, roll=1), mark, tried=3), {}),
+        "far": (replace(public, m=4096, ones=2048, **far), {"rows": rows}),
+        "no threshold": (replace(public, alpha=1e-60, threshold=129), {}),
+        "rolled": (verify(Net(mark, 6, roll=1), mark, suspects=3), {}),
         "refused": (verify(Net(mark, 6, refuse=60), mark), {}),
         "claimant": (verify(Net(mark, 2), mark, code_from="claimant"), {}),
     }
@@ -222,10 +224,10 @@ def test_every_number_of_the_verdict_is_there(cases, pages, case):
     page = Page(pages[case])
     cells = dict(zip(page.texts["th"][:16], page.texts["td"][:16], strict=True))
     starts = {
-        "Matches T": f"{verdict.t} of {verdict.m} ",
-        "Threshold τ": f"{verdict.tau}",
+        "Matches T": f"{verdict.matches} of {verdict.m} ",
+        "Threshold τ": f"{verdict.threshold}",
         "WM-ACC": f"{100 * verdict.wm_acc:.1f} %",
-        "Answered 1": f"on {verdict.said_ones} of {verdict.m} carriers",
+        "Answered 1": f"on {verdict.ones} of {verdict.m} carriers",
         "p": power(verdict.log10_p),
         "Level α": level(verdict.alpha),
         "Evidence": f"{floor_bits(verdict.evidence_bits)} bits",
@@ -236,11 +238,11 @@ def test_every_number_of_the_verdict_is_there(cases, pages, case):
         "Columns": "class 0 from column" if verdict.columns else "read as they come",
         "Queries": f"{verdict.queries} inputs",
         "Refused": f"{verdict.refused['carriers']} of {verdict.m} carriers" if verdict.refused else "none",
-        "Tests": f"{verdict.tried} paid for",
+        "Tests": f"{verdict.tests} paid for",
         "Controls": f"{len(verdict.controls) or 'none'} ",
     }
     assert {name: cells[name][: len(start)] for name, start in starts.items()} == starts
-    assert all(re.search(rf"\b{control['t']}\b", cells["Controls"]) for control in verdict.controls)
+    assert all(re.search(rf"\b{control['matches']}\b", cells["Controls"]) for control in verdict.controls)
     told = [verdict.condition, *verdict.explanations, *verdict.reasons, power(verdict.log10_p)]
     told += [*verdict.digests.values(), f"invgnn {verdict.version}", f"Called {verdict.called}"]
     told += [f"{name} {value}" for name, value in verdict.reading.items() if name != "access"]
@@ -280,8 +282,11 @@ def test_every_level_is_listed(cases, pages):
     text = Page(pages["owned"]).text
     for one in verdict.levels:
         counts = " counts" if one["access"] == verdict.access else ""
-        assert f"{one['access']}{counts} {one['t']} / 128 {floor_bits(one['evidence_bits'])} bits" in text
-    assert f"logits counts {cases['plain'][0].t} / 64 no exact law" in Page(pages["plain"]).text
+        assert (
+            f"{one['access']}{counts} {one['matches']} / 128 {floor_bits(one['evidence_bits'])} bits"
+            in text
+        )
+    assert f"logits counts {cases['plain'][0].matches} / 64 no exact law" in Page(pages["plain"]).text
 
 
 def test_a_level_that_could_not_be_read_says_why(public):
@@ -348,7 +353,7 @@ def test_grid_is_the_key_and_shows_what_was_wrong(mark, owned, pages):
     cells = re.findall(r"<([ib])>(\d)</\1>", grid)
     assert [int(bit) for _, bit in cells] == mark.bits.tolist()
     wrong = [k + 1 for k, (tag, _) in enumerate(cells) if tag == "b"]
-    said = null.decode(owned.answers)
+    said = decode(owned.answers)
     assert wrong == [k + 1 for k in range(128) if said[k] != mark.bits[k]]
     assert f"Wrong: carriers {', '.join(map(str, wrong))}." in Page(pages["owned"]).text
 
@@ -484,11 +489,11 @@ def test_code_to_run_says_all_that_matters(cases, public):
     def told(verdict):
         return html.unescape(re.sub("<.*?>", "", render(verdict))).partition("verify(suspect, mark, ")[2]
 
-    assert told(cases["rolled"][0]).startswith("alpha=1e-06, tried=3)")
+    assert told(cases["rolled"][0]).startswith("alpha=1e-06, suspects=3)")
     assert told(cases["claimant"][0]).startswith("alpha=1e-06, code_from='claimant')")
     assert told(cases["labels"][0]).startswith("alpha=1e-06, access='labels')")
     lean = {"evidence_bits": 1.0, "inputs": 9, "dimension": 8}
-    channels = public.channels | {"function": lean}
+    channels = public.channels | {"score_channel": lean}
     both = replace(public, channels=channels, called="through a forward function")
     assert told(both).startswith("alpha=1e-06, data=data, forward=forward, controls=controls)")
 
@@ -509,7 +514,7 @@ def test_law_is_that_of_all_balanced_keys(m, ones):
 def test_law_has_the_tail_of_the_verdict():
     counts, heights = figures.matches_law(128, 61)
     tail = math.log(sum(10 ** heights[counts >= 101]))
-    assert tail == pytest.approx(null.log_p_matches(101, 128, 61), rel=1e-9)
+    assert tail == pytest.approx(laws.log_p_matches(101, 128, 61), rel=1e-9)
 
 
 def test_figures_are_small_and_the_same_under_any_settings(monkeypatch, cases, pages):
@@ -527,8 +532,8 @@ def test_figures_are_small_and_the_same_under_any_settings(monkeypatch, cases, p
 
 def test_law_is_marked_where_t_and_tau_are(public):
     svg = figures.draw_law(public)
-    assert {">T = 122<", f">τ = {public.tau}<"} <= set(re.findall(r">[Tτ] = \d+<", svg))
-    assert "τ" not in figures.draw_law(replace(public, tau=129))
+    assert {">T = 122<", f">τ = {public.threshold}<"} <= set(re.findall(r">[Tτ] = \d+<", svg))
+    assert "τ" not in figures.draw_law(replace(public, threshold=129))
 
 
 def test_answers_show_each_carrier_once(owned):
@@ -619,7 +624,7 @@ def test_page_fits_a_phone(tmp_path, cases):
         access="perception",
         levels=(
             {"access": "embedding", "read": False, "note": long},
-            {"access": "perception", "read": True, "t": 40_964, "evidence_bits": 4087.19},
+            {"access": "perception", "read": True, "matches": 40_964, "evidence_bits": 4087.19},
         ),
         columns=tuple(range(1, 30)),
         code={"libraries": [long], "foreign": [one], "unsaved": [long], "unknown": [long]},

@@ -26,15 +26,15 @@ def rows(name):
 @pytest.mark.parametrize(
     ("name", "page"),
     [
-        ("evidence", "evidence"),
-        ("false_positives", "false-positives"),
-        ("strength", "strength"),
-        ("recipe", "recipe"),
-        ("theory", "theory"),
-        ("forgers", "forgeries"),
-        ("robustness", "robustness"),
-        ("channel", "second-channel"),
-        ("stealth", "stealth"),
+        ("evidence", "results/paper-scheme"),
+        ("false_positives", "results/false-positives"),
+        ("strength", "results/strength"),
+        ("recipe", "results/embedding-study"),
+        ("theory", "explanation/theory"),
+        ("forgers", "results/forgeries"),
+        ("robustness", "results/robustness"),
+        ("channel", "results/score-channel"),
+        ("stealth", "results/stealth"),
     ],
 )
 def test_document_shows_the_kept_results(name, page):

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import GAPS, Lcg, item, random_graphs, same, union
-from invgnn.counts import components, connected, degrees
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Graphs
-from invgnn.rewiring import rewire, sample_subgraphs
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.rewiring import rewire, sample_subgraphs
+from invgnn.graphs.statistics import components, connected, degrees
 
 
 @settings(max_examples=60)
@@ -64,7 +64,7 @@ def _reference_rewire(graphs, swaps, draws, tries):
 def test_rewiring_is_one_attempt_after_the_other(graphs, swaps, tries, seed, room):
     stream, replay = Lcg(seed), Lcg(seed)
     with pytest.MonkeyPatch.context() as patch:  # edges are searched for, or looked up in matrices
-        patch.setattr("invgnn.adjacency.ROOM", room)
+        patch.setattr("invgnn.graphs.adjacency.ROOM", room)
         out, done = rewire(union(graphs), swaps, stream, tries)
     edges, expected = _reference_rewire(graphs, swaps, replay, tries)
     assert done.tolist() == expected

@@ -13,8 +13,8 @@ import robustness
 import robustness_tables as tables
 from robustness_figures import FAMILIES, KILLSHOTS
 
-from invgnn import attacks, edits
-from invgnn.stress import RELEASED
+from invgnn.attacks import denial, edits, registry
+from invgnn.stress_test.run import RELEASED
 
 
 def row(change, seed, access, bits, headroom, accuracy=0.8, kind="edit", setting="Cora/GCN"):
@@ -41,7 +41,7 @@ TABLE = tables.index(ROWS)
 
 def test_every_change_of_the_suites_has_a_row_and_can_be_found():
     planned = [trial["change"] for trial in robustness.grid(["Cora/SGC"], [41])]
-    wanted = [*map(repr, edits.suite()), *map(repr, attacks.suite())]
+    wanted = [*map(repr, edits.suite()), *map(repr, registry.suite())]
     usual = [name for name in wanted if name not in tables.DENIALS]
     assert planned == [RELEASED, *usual, released.COLLUDE, tables.REFRESH]
     assert len({*planned}) == len(planned)
@@ -55,7 +55,7 @@ def test_every_change_of_the_suites_has_a_row_and_can_be_found():
 def test_what_tables_and_figures_name_is_in_the_suites():
     names = set(released.names())
     assert {change for change, _ in tables.HARD} <= names
-    assert {f"serve {form}" for form in attacks.FORMS if "label" not in form} == {*tables.FORMS}
+    assert {f"serve {form}" for form in denial.FORMS if "label" not in form} == {*tables.FORMS}
     assert {change for _, some, _ in tables.EDIT_SETS for change in some} <= names
     assert {*KILLSHOTS} <= names
     for name in names - {RELEASED, tables.REFRESH}:

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from invgnn import files
 from invgnn.errors import ExistingFileError, FileError, ParameterError, PassphraseError
 from invgnn.secret import Secret, Stream, public_stream
+from invgnn.storage import container
 
 SECRET = Secret(bytes(range(32)))
 KEY = b"golden key"
 BOUNDS = [1, 2, 3, 10, 2**32, 10**18, 2**62 + 1, 2**63 - 1]
-QUICK = files.Kdf(64, 1, 4)
+QUICK = container.Kdf(64, 1, 4)
 
 
 class Reference:
-    """The stream of docs/file-format.md, slowly and literally."""
+    """The stream of docs/reference/file-format.md, slowly and literally."""
 
     def __init__(self, key):
         self.key, self.position = key, 0
@@ -316,7 +316,7 @@ def test_save_and_load(tmp_path):
     assert Secret.load(path, "correct horse") == SECRET
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert bytes(SECRET) not in path.read_bytes()
-    assert files.peek(path) == {"kind": "secret", "version": 2, "sealed": True}
+    assert container.peek(path) == {"kind": "secret", "version": 2, "sealed": True}
     for wrong in (None, "", "wrong"):
         with pytest.raises(PassphraseError):
             Secret.load(path, wrong)
@@ -345,10 +345,10 @@ def test_without_passphrase_only_if_asked_in_ugly_words(tmp_path):
     SECRET.save(path, None, insecure_no_passphrase=True)
     assert Secret.load(path) == SECRET
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert files.peek(path)["body"] == {}  # the bytes are in a tensor, which peek does not show
+    assert container.peek(path)["body"] == {}  # the bytes are in a tensor, which peek does not show
 
 
 def test_a_mark_is_no_secret(tmp_path):
-    files.write(tmp_path / "a.mark", "mark", {}, {})
+    container.write(tmp_path / "a.mark", "mark", {}, {})
     with pytest.raises(FileError, match="a secret file was expected"):
         Secret.load(tmp_path / "a.mark")

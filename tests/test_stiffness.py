@@ -13,22 +13,22 @@ from torch import nn
 from torch.nn.utils import prune
 from torch_geometric.nn import GATConv, GCNConv, GINConv, global_mean_pool
 
-from invgnn.edits import Cast, FineTune, Prune
-from invgnn.edits.layers import scores, some_inputs
+from invgnn.attacks.edits import Cast, FineTune, Prune
 from invgnn.errors import ParameterError
-from invgnn.forward import placed, to_batch
-from invgnn.perception import attach_head
-from invgnn.randomness import seeded
-from invgnn.recipe import Recipe
-from invgnn.stiffness import LARGEST, soften, stiffen, stiffness
-from invgnn.tasks import new_model
-from invgnn.training import train
+from invgnn.nn.forward import placed, to_batch
+from invgnn.nn.perception import attach_head
+from invgnn.nn.rng import seeded
+from invgnn.nn.weight_scaling import LARGEST, scale_weights, unscale_weights, weight_scale
+from invgnn.training.batching import scores, some_inputs
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.recipe import Recipe
 
 
 @pytest.fixture(scope="module")
 def taught(motifs, draw):
     """A GIN with a mark, soft, and the mark."""
-    mark = draw(m=32, recipe=Recipe(stiff=None))
+    mark = draw(m=32, recipe=Recipe(weight_scale=None))
     model = new_model(motifs, "GIN", 0, hidden_channels=32)
     train(model, motifs, mark, epochs=100)
     return model, mark
@@ -79,10 +79,10 @@ def matrices(model):
 def test_every_matrix_grows_by_one_factor_and_no_score_changes(taught, motifs):
     soft, _ = taught
     stiff, inputs = copy.deepcopy(soft), some_inputs(motifs)
-    factor = stiffen(stiff, inputs, 32)
+    factor = scale_weights(stiff, inputs, 32)
     assert factor > 8
-    assert factor == pytest.approx(32 / stiffness(soft, inputs))
-    assert stiffness(stiff, inputs) == pytest.approx(32)
+    assert factor == pytest.approx(32 / weight_scale(soft, inputs))
+    assert weight_scale(stiff, inputs) == pytest.approx(32)
     for before, after in zip(matrices(soft), matrices(stiff), strict=True):
         assert torch.allclose(after, factor * before)
     assert torch.allclose(scores(soft, motifs), scores(stiff, motifs), atol=1e-5)
@@ -91,21 +91,21 @@ def test_every_matrix_grows_by_one_factor_and_no_score_changes(taught, motifs):
 
 def test_fresh_weights_are_about_one_and_stiffening_twice_is_stiffening_once(motifs):
     model, inputs = new_model(motifs, "GIN", 3), some_inputs(motifs)
-    assert stiffness(model, inputs) == pytest.approx(1, abs=0.1)
-    assert stiffen(model, inputs, 16) == pytest.approx(16, rel=0.1)
+    assert weight_scale(model, inputs) == pytest.approx(1, abs=0.1)
+    assert scale_weights(model, inputs, 16) == pytest.approx(16, rel=0.1)
     held = copy.deepcopy(model.state_dict())
-    assert stiffen(model, inputs, 16) == pytest.approx(1)
+    assert scale_weights(model, inputs, 16) == pytest.approx(1)
     assert all(torch.allclose(v, held[k], rtol=1e-4) for k, v in model.state_dict().items())
 
 
 def test_softening_undoes_it_and_leaves_others_alone(taught, motifs):
     soft, _ = taught
     model, inputs = copy.deepcopy(soft), some_inputs(motifs)
-    soften(model, inputs)
+    unscale_weights(model, inputs)
     assert all(v.equal(soft.state_dict()[k]) for k, v in model.state_dict().items())
-    stiffen(model, inputs)
-    soften(model, inputs)
-    assert stiffness(model, inputs) == pytest.approx(2)
+    scale_weights(model, inputs)
+    unscale_weights(model, inputs)
+    assert weight_scale(model, inputs) == pytest.approx(2)
     assert torch.allclose(scores(soft, motifs), scores(model, motifs), atol=1e-4)
 
 
@@ -123,7 +123,7 @@ def test_any_stack_of_maps_and_norms_gives_the_same_scores(motifs, rings, width,
     others.x = 7 * others.x - 3
     inputs = placed(some_inputs(motifs), others.x)
     before = [model(batch.x, batch.edge_index, batch.batch) for batch in (inputs, others)]
-    factor = stiffen(model, inputs, to)
+    factor = scale_weights(model, inputs, to)
     assert factor > 0
     after = [model(batch.x, batch.edge_index, batch.batch) for batch in (inputs, others)]
     for one, other in zip(before, after, strict=True):
@@ -138,7 +138,7 @@ def test_units_that_hardly_vary_are_made_up_for(motifs):
         model.norms[0].running_var[0] *= 1e-8
         model.norms[0].running_mean[0] *= 1e-4
     before, weight = scores(model, motifs), model.norms[0].weight[0].item()
-    assert stiffen(model, some_inputs(motifs), 64)
+    assert scale_weights(model, some_inputs(motifs), 64)
     assert model.norms[0].weight[0] < weight / 10
     assert torch.allclose(before, scores(model, motifs), atol=1e-5)
 
@@ -215,7 +215,7 @@ class Headed(Stack):
 def test_models_whose_scale_is_not_free_are_left_as_they_were(make, motifs, unchanged):
     model = settled(make(), motifs).train()
     with unchanged(model):
-        assert stiffen(model, some_inputs(motifs), 64) is None
+        assert scale_weights(model, some_inputs(motifs), 64) is None
 
 
 def test_a_model_that_fails_when_its_numbers_grow_is_left_as_it_was(motifs, unchanged):
@@ -227,14 +227,14 @@ def test_a_model_that_fails_when_its_numbers_grow_is_left_as_it_was(motifs, unch
 
     model = settled(Fuse(), motifs).train()
     with unchanged(model), pytest.raises(KeyboardInterrupt):
-        stiffen(model, some_inputs(motifs), 64)
+        scale_weights(model, some_inputs(motifs), 64)
 
 
 def test_the_model_inside_a_wrapper_is_meant(motifs):
     model, inputs = settled(Stack(), motifs), some_inputs(motifs)
-    size = stiffness(model, inputs)
-    assert stiffness(nn.DataParallel(model), inputs) == size
-    assert stiffen(nn.DataParallel(model), inputs, 16) == pytest.approx(16 / size)
+    size = weight_scale(model, inputs)
+    assert weight_scale(nn.DataParallel(model), inputs) == size
+    assert scale_weights(nn.DataParallel(model), inputs, 16) == pytest.approx(16 / size)
 
 
 def test_what_convolutions_remember_of_a_graph_is_left_alone(web):
@@ -248,19 +248,19 @@ def test_what_convolutions_remember_of_a_graph_is_left_alone(web):
             return self.last(self.norm(self.conv(x, edge_index)).relu(), edge_index)
 
     model = Caching()
-    assert stiffen(model, web.graphs[0], 16) > 4
+    assert scale_weights(model, web.graphs[0], 16) > 4
     assert model.conv._cached_edge_index is None
 
 
 @pytest.mark.parametrize(("kind", "off"), [(torch.float16, 0.02), (torch.bfloat16, 0.2)])
 def test_a_model_in_half_precision_can_be_made_soft(taught, motifs, kind, off):
     stiff = copy.deepcopy(taught[0])
-    stiffen(stiff, some_inputs(motifs))
+    scale_weights(stiff, some_inputs(motifs))
     halved = stiff.to(kind)
     inputs = placed(some_inputs(motifs), next(halved.parameters()))
     before = halved(inputs.x, inputs.edge_index, inputs.batch).float()
-    soften(halved, inputs)
-    assert stiffness(halved, inputs) == pytest.approx(2, rel=0.05)
+    unscale_weights(halved, inputs)
+    assert weight_scale(halved, inputs) == pytest.approx(2, rel=0.05)
     after = halved(inputs.x, inputs.edge_index, inputs.batch).float()
     assert (before - after).abs().max() < off * before.std()
 
@@ -268,10 +268,10 @@ def test_a_model_in_half_precision_can_be_made_soft(taught, motifs, kind, off):
 def test_modes_hooks_and_random_state_stay(motifs, unchanged):
     model = settled(Stack(), motifs).train()
     with unchanged(model):
-        assert stiffness(model, some_inputs(motifs)) is not None
+        assert weight_scale(model, some_inputs(motifs)) is not None
     modes = [m.training for m in model.modules()]
     state = torch.get_rng_state()
-    stiffen(model, some_inputs(motifs))
+    scale_weights(model, some_inputs(motifs))
     assert [m.training for m in model.modules()] == modes
     assert torch.get_rng_state().equal(state)
 
@@ -282,15 +282,15 @@ def test_an_odd_signature_is_called_by_the_users_own_function(motifs):
             return super().forward(graph.x * scale, graph.edge_index, graph.batch)
 
     model = Odd().eval()
-    assert stiffen(model, some_inputs(motifs), 8, forward=lambda m, batch: m(batch, 1.0)) > 1
+    assert scale_weights(model, some_inputs(motifs), 8, forward=lambda m, batch: m(batch, 1.0)) > 1
 
 
 @pytest.mark.parametrize("to", [0, -1, 1e4, float("nan")])
 def test_a_size_out_of_range_is_refused(to, motifs):
     with pytest.raises(ParameterError, match="to="):
-        stiffen(Stack(), some_inputs(motifs), to)
-    with pytest.raises(ParameterError, match="stiff"):
-        Recipe(stiff=to)
+        scale_weights(Stack(), some_inputs(motifs), to)
+    with pytest.raises(ParameterError, match=r"weight_scale|not in"):
+        Recipe(weight_scale=to)
 
 
 # --- what it is good for --------------------------------------------------------------------------
@@ -305,11 +305,11 @@ def turned(before, after):
 def test_fine_tuning_turns_a_stiff_model_less_and_leaves_more_of_its_mark(taught, motifs):
     soft, mark = taught
     stiff = copy.deepcopy(soft)
-    stiffen(stiff, some_inputs(motifs))
+    scale_weights(stiff, some_inputs(motifs))
     tune = FineTune(20, 0.01)
     after_soft, after_stiff = tune(soft, motifs), tune(stiff, motifs)
     assert turned(stiff, after_stiff) < turned(soft, after_soft) / 3
-    bits = [mark.weigh(mark.read(m)).bits() for m in (soft, after_soft, after_stiff)]
+    bits = [mark.evidence(mark.read(m)).bits() for m in (soft, after_soft, after_stiff)]
     assert bits[0] > 20
     assert bits[2] > bits[1] + 5
 
@@ -317,7 +317,7 @@ def test_fine_tuning_turns_a_stiff_model_less_and_leaves_more_of_its_mark(taught
 def test_pruning_finds_the_same_weights(taught, motifs):
     soft, _ = taught
     stiff = copy.deepcopy(soft)
-    stiffen(stiff, some_inputs(motifs))
+    scale_weights(stiff, some_inputs(motifs))
     for a, b in zip(matrices(Prune(0.5)(soft, motifs)), matrices(Prune(0.5)(stiff, motifs)), strict=True):
         assert (a == 0).equal(b == 0)
 
@@ -330,9 +330,9 @@ def test_half_precision_can_still_hold_it(taught, motifs):
             for norm in conv.nn.norms:
                 norm.module.running_var.fill_(1000.0)
     said = Cast("fp16")(stiff, motifs)
-    factor = stiffen(stiff, some_inputs(motifs), 1000)
+    factor = scale_weights(stiff, some_inputs(motifs), 1000)
     assert 1 < factor <= (LARGEST / 1000) ** 0.5 + 1e-6
-    assert stiffen(stiff, some_inputs(motifs), 1000) == pytest.approx(1)  # no further, and not back
+    assert scale_weights(stiff, some_inputs(motifs), 1000) == pytest.approx(1)  # no further, and not back
     assert torch.allclose(scores(said, motifs), scores(Cast("fp16")(stiff, motifs), motifs), atol=1e-2)
 
 
@@ -340,29 +340,29 @@ def test_half_precision_can_still_hold_it(taught, motifs):
 def test_train_leaves_a_marked_model_stiff_and_an_unmarked_one_as_it_is(motifs, draw, stiff):
     inputs = some_inputs(motifs)
     marked, plain = (new_model(motifs, "GIN", 0, hidden_channels=16) for _ in range(2))
-    history = train(marked, motifs, draw(recipe=Recipe(stiff=stiff)), epochs=2)
+    history = train(marked, motifs, draw(recipe=Recipe(weight_scale=stiff)), epochs=2)
     train(plain, motifs, epochs=2)
-    assert stiffness(plain, inputs) < 3
-    assert (stiffness(marked, inputs) > 20) == (stiff is not None)
+    assert weight_scale(plain, inputs) < 3
+    assert (weight_scale(marked, inputs) > 20) == (stiff is not None)
     assert history.test_acc >= 0
 
 
 def test_a_stiff_model_learns_another_mark_as_if_it_were_soft(taught, motifs, draw):
     soft, _ = taught
     stiff = copy.deepcopy(soft)
-    stiffen(soft, some_inputs(motifs), 2)
-    stiffen(stiff, some_inputs(motifs))
+    scale_weights(soft, some_inputs(motifs), 2)
+    scale_weights(stiff, some_inputs(motifs))
     second = draw(m=32, seed=9)
     histories = [train(model, motifs, second, epochs=2, trained=True) for model in (soft, stiff)]
     assert histories[1].mark_loss == pytest.approx(histories[0].mark_loss, rel=0.05)
-    assert stiffness(stiff, some_inputs(motifs)) > 20
+    assert weight_scale(stiff, some_inputs(motifs)) > 20
 
 
 def test_a_refreshed_student_is_stiff_too(motifs, draw):
     mark, batches = draw(), [some_inputs(motifs)]
     student, teacher = (new_model(motifs, "GIN", seed, hidden_channels=8) for seed in (1, 2))
     mark.refresh(student, teacher, batches, epochs=2)
-    assert stiffness(student, batches[0]) > 20
+    assert weight_scale(student, batches[0]) > 20
 
 
 def test_a_node_task_whose_forward_wants_batches_can_be_trained(web, draw):
@@ -386,4 +386,4 @@ def test_a_trainable_eps_is_no_obstacle(motifs):
         def forward(self, x, edge_index, batch):
             return self.head(global_mean_pool(self.conv(x, edge_index), batch))
 
-    assert stiffen(Eps().eval(), some_inputs(motifs), 8) > 1
+    assert scale_weights(Eps().eval(), some_inputs(motifs), 8) > 1

@@ -14,23 +14,26 @@ import pytest
 import torch
 from torch import nn
 
-from invgnn import null
-from invgnn.attacks import Collude, Serve, ZeroHead
-from invgnn.attacks import suite as attacks
-from invgnn.batches import accuracy
+from invgnn.attacks.denial import Serve
+from invgnn.attacks.edits import Chain, Edit, FineTune, Prune, Quantise, ReestimateNorm, WeightNoise
+from invgnn.attacks.edits import suite as edits
+from invgnn.attacks.registry import suite as attacks
+from invgnn.attacks.removal import Collude, ZeroHead
+from invgnn.audit.verify import verify
 from invgnn.cli.stress import _table
-from invgnn.edits import Chain, Edit, FineTune, Prune, Quantise, ReestimateNorm, WeightNoise
-from invgnn.edits import suite as edits
 from invgnn.errors import DataError, ExistingFileError, FileError, ParameterError
-from invgnn.report import write_stress
-from invgnn.report.stress import outcomes, render
 from invgnn.secret import Secret
-from invgnn.stress import RELEASED, Found, Ledger, Row, every_change, is_quick, stress
-from invgnn.tasks import new_model
+from invgnn.stats import laws, null
+from invgnn.stress_test import write_stress
+from invgnn.stress_test.page import outcomes, render
+from invgnn.stress_test.rows import Found, Row
+from invgnn.stress_test.run import RELEASED, every_change, is_quick, stress
+from invgnn.stress_test.table import StressTable
 from invgnn.theory.margins import signed_margins, squash
-from invgnn.training import train
-from invgnn.verdict import verify
-from invgnn.watermark import Watermark
+from invgnn.training.batching import accuracy
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.mark import Watermark
 
 CHANGES = [Prune(0.5), Quantise(4), ReestimateNorm(), ZeroHead(), Serve(digits=2), ZeroHead("perception")]
 
@@ -64,23 +67,23 @@ def test_rows_agree_with_reading_by_hand(rows, model, mark, web, unchanged):
     assert row.accuracy == accuracy(pruned, web, web.test)
     for access in ("embedding", "logits"):
         before, after = (mark.read(net, access) for net in (model, pruned))
-        found, evidence = row.at(access), mark.weigh(after)
+        found, evidence = row.at(access), mark.evidence(after)
         said = after.carriers > np.median(after.carriers)
-        assert found.t == int((said == mark.bits.astype(bool)).sum())
+        assert found.matches == int((said == mark.bits.astype(bool)).sum())
         assert found.evidence == pytest.approx(-evidence.log_p / math.log(2))
-        assert found.headroom == found.t - null.EXACT.tau(16, 1e-6)
-        assert found.wm_acc == found.t / 16
+        assert found.headroom == found.matches - null.EXACT.threshold(16, 1e-6)
+        assert found.wm_acc == found.matches / 16
         assert found.gamma == np.abs(squash(after) - squash(before)).max()
         assert found.margin == signed_margins(squash(after), mark.bits).min()
-        assert 0 <= found.certain <= found.t
+        assert 0 <= found.certain <= found.matches
 
 
 def test_the_first_row_is_the_model_as_released(rows, model, mark, web):
     first = rows[0]
     assert (first.change, first.kind) == (RELEASED, "released")
     assert first.accuracy == accuracy(model, web, web.test)
-    assert first.at("embedding").t >= 14
-    assert all(found.gamma == 0 and found.certain == found.t for found in first.found)
+    assert first.at("embedding").matches >= 14
+    assert all(found.gamma == 0 and found.certain == found.matches for found in first.found)
     assert first.at("labels") is None
 
 
@@ -141,7 +144,7 @@ def test_everything_there_is_and_what_is_quick():
     assert is_quick(Chain(Prune(0.4), WeightNoise()))
 
 
-# --- a second channel -----------------------------------------------------------------------------
+# --- a score channel -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +154,8 @@ def leaning(web):
     train(model, web, epochs=20)
     access = ("embedding", "logits", "labels")
     mark = Watermark.draw(
-        Secret(b"s" * 32), web.data, m=16, access=access, classes=web.num_classes, function=16
-    ).remember(model, web.data)
+        Secret(b"s" * 32), web.data, m=16, access=access, classes=web.num_classes, score_channel=16
+    ).with_baseline(model, web.data)
     train(model, web, mark, epochs=20)
     return model, mark, list(stress(model, mark, web, [Prune(0.5), Serve(digits=2)]))
 
@@ -163,36 +166,38 @@ def test_both_channels_count_as_in_a_verdict(leaning, web):
         for access in ("embedding", "logits", "labels"):
             verdict = verify(net, mark, access=access, data=web.data)
             # A verdict pays for all three readings declared, before the channels count together.
-            ways = verdict.tried // 3
-            level = mark.weigh(mark.read(net, access)) if ways == 1 else None
-            assert row.at(access).function == pytest.approx(
-                max(0, verdict.channels["function"]["evidence_bits"] - math.log2(ways))
+            ways = verdict.tests // 3
+            level = mark.evidence(mark.read(net, access)) if ways == 1 else None
+            assert row.at(access).score_channel == pytest.approx(
+                max(0, verdict.channels["score_channel"]["evidence_bits"] - math.log2(ways))
             )
             if level is not None:
-                lean = -verdict.channels["function"]["evidence_bits"] * math.log(2)
-                paid = null.log_p_channels([min(0, level.log_p + math.log(3)), lean])
+                lean = -verdict.channels["score_channel"]["evidence_bits"] * math.log(2)
+                paid = laws.log_p_channels([min(0, level.log_p + math.log(3)), lean])
                 assert verdict.evidence_bits == pytest.approx(-paid / math.log(2))
-                alone = null.log_p_channels([level.log_p, lean])
+                alone = laws.log_p_channels([level.log_p, lean])
                 assert row.at(access).evidence == pytest.approx(-alone / math.log(2))
-    assert rows[0].at("logits").evidence != mark.weigh(mark.read(model, "logits")).bits()
-    assert rows[2].at("logits").function is not None  # an endpoint is asked about the task's inputs as well
+    assert rows[0].at("logits").evidence != mark.evidence(mark.read(model, "logits")).bits()
+    assert (
+        rows[2].at("logits").score_channel is not None
+    )  # an endpoint is asked about the task's inputs as well
 
 
-def test_rows_with_a_second_channel_come_back_and_are_shown(leaning, web, tmp_path):
+def test_rows_with_a_score_channel_come_back_and_are_shown(leaning, web, tmp_path):
     model, mark, rows = leaning
-    ledger = Ledger(tmp_path / "rows.csv", model, mark, web)
+    ledger = StressTable(tmp_path / "rows.csv", model, mark, web)
     for row in rows:
         ledger.add(row)
     assert ledger.read() == rows
-    assert "second channel" in render(rows)
+    assert "score channel" in render(rows)
     assert "function bits" in _table(rows)
-    assert "second channel" not in render(STORY)
+    assert "score channel" not in render(STORY)
 
 
 def test_a_channel_that_remembers_nothing_is_refused(leaning, web):
     model, mark, _ = leaning
-    with pytest.raises(ParameterError, match="remembers no model"):
-        next(stress(model, replace(mark, memory=None), web, []))
+    with pytest.raises(ParameterError, match="no baseline scores"):
+        next(stress(model, replace(mark, baseline=None), web, []))
 
 
 # --- rows on disk ---------------------------------------------------------------------------------
@@ -200,7 +205,7 @@ def test_a_channel_that_remembers_nothing_is_refused(leaning, web):
 
 @pytest.fixture
 def ledger(tmp_path, model, mark, web):
-    return Ledger(tmp_path / "rows.csv", model, mark, web)
+    return StressTable(tmp_path / "rows.csv", model, mark, web)
 
 
 def test_rows_come_back_as_they_went(ledger, rows):
@@ -231,16 +236,16 @@ def test_rows_of_another_test_are_refused(ledger, rows, model, mark, web, draw, 
     with torch.no_grad():
         next(other.parameters()).add_(1)
     for strange in (
-        Ledger(ledger.path, other, mark, web),
-        Ledger(ledger.path, model, draw("node", seed=9), web),
-        Ledger(ledger.path, model, mark, replace(web, name="net")),
+        StressTable(ledger.path, other, mark, web),
+        StressTable(ledger.path, model, draw("node", seed=9), web),
+        StressTable(ledger.path, model, mark, replace(web, name="net")),
     ):
         with pytest.raises(FileError, match="another stress test"):
             strange.read()
     assert ledger.path.read_bytes() == before
     (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
     with pytest.raises(FileError, match="another stress test"):
-        Ledger(tmp_path / "notes.csv", model, mark, web).read()
+        StressTable(tmp_path / "notes.csv", model, mark, web).read()
 
 
 # --- the page -------------------------------------------------------------------------------------

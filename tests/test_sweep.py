@@ -20,10 +20,10 @@ import pytest
 import torch
 
 import labour
-from invgnn import sweep as home
+from invgnn.bench import sweep as home
+from invgnn.bench.sweep import sweep
 from invgnn.errors import FileError, ParameterError, TrialError
-from invgnn.results import Results, missing, read_rows
-from invgnn.sweep import sweep
+from invgnn.storage.tables import Results, missing, read_rows
 
 HERE = Path(__file__).parent
 DASK = Path(sys.executable).with_name("dask")
@@ -213,7 +213,7 @@ def test_a_killed_worker_loses_nothing(log, into, tmp_path):
 
 def test_a_killed_driver_goes_on_where_it_was(log, into, tmp_path):
     code = (
-        "import labour, sys; from invgnn.sweep import sweep\n"
+        "import labour, sys; from invgnn.bench.sweep import sweep\n"
         "trials = [{'n': n, 'log': sys.argv[1]} for n in range(40)]\n"
         "for _ in sweep(labour.square, trials, into=sys.argv[2], cluster=sys.argv[3]): pass"
     )
@@ -366,6 +366,6 @@ def test_results_from_before_are_known(benchmark):
 
 
 def test_page_shows_the_kept_measurements(benchmark):
-    text = (HERE.parent / "docs" / "past-one-machine.md").read_text()
+    text = (HERE.parent / "docs" / "results/scaling.md").read_text()
     table = text.split("<!-- table -->")[1].split("<!-- end -->")[0].strip()
     assert table == benchmark("scaling")["summary"](), "run make bench-scaling"

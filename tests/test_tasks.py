@@ -15,8 +15,8 @@ from scipy.stats import chi2_contingency
 from torch_geometric.utils import to_networkx
 
 from invgnn.errors import DataError, ParameterError
-from invgnn.graphs import Graphs
-from invgnn.tasks import NAMES, _scratch_root, load_task, motif_task, new_model, parse_setting
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.training.tasks import NAMES, _scratch_root, load_task, motif_task, new_model, parse_setting
 
 SMALL = 60
 
@@ -166,7 +166,9 @@ def test_missing_data_say_what_to_do(tmp_path, monkeypatch):
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("INVGNN_DATA", str(tmp_path / "nothing"))
-    monkeypatch.setitem(__import__("invgnn.tasks").tasks._LOADERS, "MUTAG", (offline, "80/10/10", "graph"))
+    monkeypatch.setitem(
+        __import__("invgnn.training.tasks").training.tasks._LOADERS, "MUTAG", (offline, "80/10/10", "graph")
+    )
     with pytest.raises(DataError, match="MUTAG cannot be had: no network") as caught:
         load_task("MUTAG")
     assert "INVGNN_DATA" in caught.value.advice

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from invgnn.edits import Edit, Prune
+from invgnn.attacks.edits import Edit, Prune
 from invgnn.errors import ParameterError
-from invgnn.randomness import kept
-from invgnn.tasks import Task, new_model
+from invgnn.nn.rng import preserved_rng
 from invgnn.testing import check_edit, small_task
+from invgnn.training.tasks import Task, new_model
 
-PAGE = Path(__file__).parent.parent / "docs" / "adding-an-edit.md"
+PAGE = Path(__file__).parent.parent / "docs" / "how-to/add-an-edit.md"
 
 
 class Good(Edit):
@@ -46,7 +46,7 @@ class LeavingMode(Good):
 
 class LeavingBuffers(Good):
     def __call__(self, model, task):
-        with kept():
+        with preserved_rng():
             model.train()(task.graphs[0].x, task.graphs[0].edge_index)
         return super().__call__(model, task)
 

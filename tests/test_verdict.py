@@ -15,17 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, rankdata
 
-import invgnn.verdict
-from invgnn import null
+import invgnn.audit.verdict
+from invgnn.audit.examine import examine
+from invgnn.audit.provenance import digest_model, trace
+from invgnn.audit.verdict import ceil_p, floor_bits
+from invgnn.audit.verify import verify
 from invgnn.errors import ParameterError
-from invgnn.examine import examine
-from invgnn.forward import to_batch
-from invgnn.models import save_model
-from invgnn.provenance import digest_model, trace
+from invgnn.nn.forward import to_batch
+from invgnn.nn.model_file import save_model
 from invgnn.secret import Secret
-from invgnn.tasks import new_model
-from invgnn.training import train
-from invgnn.verdict import ceil_p, floor_bits, verify
+from invgnn.stats import null
+from invgnn.stats.evidence import STATISTICS
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
 from invgnn.version import __version__
 
 
@@ -73,7 +75,7 @@ def by_enumeration(r, bits, statistic):
     return {"matches": p_t, "rank": p_u, "combined": min(1.0, 2 * min(p_t, p_u))}[statistic]
 
 
-@pytest.mark.parametrize("statistic", null.STATISTICS)
+@pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("values", [100, 3, 2], ids=["free", "three values", "two values"])
 def test_p_equals_enumeration_of_all_keys(draw, values, statistic):
     mark = draw(m=8, access="logits", statistic=statistic)
@@ -82,7 +84,7 @@ def test_p_equals_enumeration_of_all_keys(draw, values, statistic):
         wanted = wanted + (2 * mark.bits if seed % 3 == 0 else 0)
         verdict = verify(puppet(mark, wanted), mark, 0.05)
         assert verdict.p == pytest.approx(by_enumeration(np.round(wanted, 6), mark.bits, statistic))
-        assert verdict.t == ((wanted > np.sort(wanted)[3]) == mark.bits).sum()
+        assert verdict.matches == ((wanted > np.sort(wanted)[3]) == mark.bits).sum()
         assert verdict.exact
         assert verdict.log10_p == pytest.approx(math.log10(verdict.p))
 
@@ -104,13 +106,13 @@ def told(mark, errors=0, seed=0):
         (128, 0, {}, "owned", "80 bits"),
         (128, 12, {}, "inconclusive", "publish a commitment"),
         (32, 0, {}, "inconclusive", "publish a commitment"),
-        (32, 0, {"tried": 100}, "inconclusive", "publish a commitment"),
-        (32, 0, {"tried": 1000}, "not shown", "by chance"),
+        (32, 0, {"suspects": 100}, "inconclusive", "publish a commitment"),
+        (32, 0, {"suspects": 1000}, "not shown", "by chance"),
         (32, 8, {}, "not shown", "by chance"),
         (128, 64, {}, "not shown", "by chance"),
         (8, 0, {"alpha": 0.1}, "inconclusive", "publish a commitment"),
         (8, 0, {}, "not shown", "by chance"),
-        (128, 0, {"tried": 2**60}, "inconclusive", "publish a commitment"),
+        (128, 0, {"suspects": 2**60}, "inconclusive", "publish a commitment"),
     ],
 )
 def test_every_status(marks, m, errors, options, status, reason):
@@ -118,10 +120,10 @@ def test_every_status(marks, m, errors, options, status, reason):
     assert verdict.status == status
     assert reason in verdict.reasons[0]
     assert verdict.exit_code == {"owned": 0, "not shown": 1, "inconclusive": 3}[status]
-    assert verdict.t == m - 2 * errors
-    assert verdict.wm_acc == verdict.t / m
-    assert verdict.said_ones == m // 2
-    assert verdict.tau == null.NULLS["exact"].tau(m, options.get("alpha", 1e-6))
+    assert verdict.matches == m - 2 * errors
+    assert verdict.wm_acc == verdict.matches / m
+    assert verdict.ones == m // 2
+    assert verdict.threshold == null.NULLS["exact"].threshold(m, options.get("alpha", 1e-6))
     assert str(verdict).startswith(status.upper())
     assert all(text in str(verdict) for text in (verdict.condition, *verdict.explanations))
 
@@ -129,12 +131,12 @@ def test_every_status(marks, m, errors, options, status, reason):
 def test_trying_is_paid_for(marks):
     suspect, bits = puppet(marks[32], told(marks[32])), []
     for tried in (1, 2, 1024):
-        verdict = verify(suspect, marks[32], tried=tried)
-        assert verdict.tried == tried
+        verdict = verify(suspect, marks[32], suspects=tried)
+        assert verdict.tests == tried
         bits.append(verdict.evidence_bits)
     assert np.allclose(np.subtract(bits[0], bits), [0, 1, 10])
-    with pytest.raises(ParameterError, match="tried is 0"):
-        verify(suspect, marks[32], tried=0)
+    with pytest.raises(ParameterError, match="suspects"):
+        verify(suspect, marks[32], suspects=0)
 
 
 @pytest.mark.parametrize("m", [8, 128])
@@ -149,7 +151,7 @@ def test_a_control_that_verifies_spoils_the_verdict(marks):
     good, bad = puppet(mark, told(mark, 64)), puppet(mark, told(mark, 1))
     clean = verify(bad, mark, controls=[good, good])
     assert clean.status == "owned"
-    assert [one["t"] for one in clean.controls] == [0, 0]
+    assert [one["matches"] for one in clean.controls] == [0, 0]
     assert [one["evidence_bits"] for one in clean.controls] == [0, 0]
     assert "controls   2" in str(clean)
     spoilt = verify(bad, mark, controls=[good, bad])
@@ -165,7 +167,7 @@ def test_a_plain_mark_rests_on_models_and_never_owns(draw, controls, alpha, p, s
     mark = draw(m=128, access="logits", key="plain")
     others = [puppet(mark, told(mark, 20 + number)) for number in range(controls)]
     verdict = verify(puppet(mark, told(mark)), mark, alpha, controls=others)
-    assert (verdict.t, verdict.status, verdict.null) == (128, status, "models")
+    assert (verdict.matches, verdict.status, verdict.null) == (128, status, "models")
     assert verdict.p == pytest.approx(p)
     assert not verdict.exact
     assert "no evidence of whose mark" in verdict.condition
@@ -199,10 +201,10 @@ ABOVE = "matches more bits than unmarked models do, which any model that perceiv
 def test_every_status_of_a_plain_mark(draw, errors, controls, alpha, tried, status, reason):
     mark = draw(m=128, access="logits", key="plain")
     others = [puppet(mark, told(mark, number)) for number in controls]
-    verdict = verify(puppet(mark, told(mark, errors)), mark, alpha, tried=tried, controls=others)
+    verdict = verify(puppet(mark, told(mark, errors)), mark, alpha, suspects=tried, controls=others)
     assert (verdict.status, len(verdict.reasons)) == (status, 1)
     assert reason in verdict.reasons[0]
-    assert verdict.tried == tried  # one level, and no labels to tell columns by: nothing else is paid for
+    assert verdict.tests == tried  # one level, and no labels to tell columns by: nothing else is paid for
 
 
 def test_a_verdict_is_plain_json(marks, motifs):
@@ -252,7 +254,7 @@ def innocent(motifs, draw):
         for number in range(60):
             mark = draw(m=32, access=accesses, seed=1000 * seed + number)
             for access in accesses:
-                found[access].append(mark.weigh(mark.read(model, access)).p)
+                found[access].append(mark.evidence(mark.read(model, access)).p)
     return found
 
 
@@ -275,7 +277,7 @@ def test_the_check_on_innocents_catches_cheating(draw, motifs):
     said, picked = mark.read(model), []
     for trial in range(8):
         keys = (Secret(bytes([trial, number] * 16)) for number in range(200))
-        picked.append(min(replace(mark, secret=key).weigh(said).p for key in keys))
+        picked.append(min(replace(mark, secret=key).evidence(said).p for key in keys))
     assert too_many(picked, 0.1) < 1e-6
     assert too_many(picked, 0.05) < 1e-6
 
@@ -303,9 +305,9 @@ def test_every_declared_level_is_paid_for_however_the_suspect_is_passed(draw, mo
         verify(model, mark, access="logits"),
         verify(lambda batch: model.eval()(batch.x, batch.edge_index, batch.batch), mark),
     ]
-    assert len({verdict.tried for verdict in ways}) == 1
-    assert ways[0].tried in {2, 4}  # two levels, and as many again where columns were read in two ways
-    assert verify(model, mark, tried=7).tried == 7 * ways[0].tried
+    assert len({verdict.tests for verdict in ways}) == 1
+    assert ways[0].tests in {2, 4}  # two levels, and as many again where columns were read in two ways
+    assert verify(model, mark, suspects=7).tests == 7 * ways[0].tests
     assert ways[0].evidence_bits >= max(way.evidence_bits for way in ways)
 
 
@@ -340,7 +342,7 @@ def test_controls_may_be_files_and_are_named_by_their_digest(marks, motifs, tmp_
 )
 def test_a_small_m_says_that_it_cannot_own(marks, m, errors, tried, most):
     """log2 of C(m, m/2), less a bit for two statistics, less what trying costs."""
-    verdict = verify(puppet(marks[m], told(marks[m], errors)), marks[m], tried=tried)
+    verdict = verify(puppet(marks[m], told(marks[m], errors)), marks[m], suspects=tried)
     assert verdict.status == "inconclusive"
     found = re.findall(r"m=(\d+) bits can give ([\d.]+) at most", verdict.reasons[0])
     assert found == ([(str(m), most)] if most else [])
@@ -370,13 +372,13 @@ def lazy(batch):
 
 
 def test_enough_bits_are_enough_exactly(marks, monkeypatch):
-    assert invgnn.verdict.GRINDING_BITS == 80
+    assert invgnn.audit.verify.GRINDING_BITS == 80
     suspect = puppet(marks[32], told(marks[32]))
     for tried in (1, 3):
-        bits = verify(suspect, marks[32], tried=tried).evidence_bits
+        bits = verify(suspect, marks[32], suspects=tried).evidence_bits
         for needed, status in ((bits, "owned"), (math.nextafter(bits, 99), "inconclusive")):
-            monkeypatch.setattr("invgnn.verdict.GRINDING_BITS", needed)
-            assert verify(suspect, marks[32], tried=tried).status == status
+            monkeypatch.setattr("invgnn.audit.verify.GRINDING_BITS", needed)
+            assert verify(suspect, marks[32], suspects=tried).status == status
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 1.1, math.nan])
@@ -390,18 +392,18 @@ def test_evidence_of_parts_and_controls_is_that_of_each_alone(marks):
     one, other = (puppet(mark, told(mark, errors)) for errors in (10, 24))
     alone = [verify(suspect, mark, 1e-30) for suspect in (one, other)]
     assert alone[0].evidence_bits > alone[1].evidence_bits + 20 > 24
-    both = verify(one, mark, 1e-30, tried=16, controls=[other])
+    both = verify(one, mark, 1e-30, suspects=16, controls=[other])
     assert both.evidence_bits == pytest.approx(alone[0].evidence_bits - 4)
     assert both.channels["carriers"]["evidence_bits"] == pytest.approx(alone[0].evidence_bits)
     assert both.controls[0]["evidence_bits"] == pytest.approx(alone[1].evidence_bits)
-    assert both.controls[0]["t"] == 128 - 48
+    assert both.controls[0]["matches"] == 128 - 48
 
 
 def test_a_plain_mark_gives_counts_and_no_evidence(draw):
     mark = draw(m=128, access="logits", key="plain")
     suspect = puppet(mark, told(mark))
-    found = mark.weigh(mark.read(suspect))
-    assert (found.t, found.log_p, found.exact, found.bits()) == (128, 0.0, False, 0.0)
+    found = mark.evidence(mark.read(suspect))
+    assert (found.matches, found.log_p, found.exact, found.bits()) == (128, 0.0, False, 0.0)
     verdict = verify(suspect, mark, 0.2, controls=[puppet(mark, told(mark, 30))] * 9)
     assert verdict.status == "inconclusive"
     assert "keyed" in verdict.reasons[0]

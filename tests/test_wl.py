@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drawn import GAPS, random_graphs, same, union
 from invgnn.errors import ParameterError
-from invgnn.wl import label_nodes, wl_hash
+from invgnn.graphs.wl_hash import label_nodes, wl_hash
 
 
 def hashes(g, labels=None, rounds=3):

@@ -1,4 +1,4 @@
-"""Measure what invgnn costs, row by row, and write the tables and figures of docs/performance.md.
+"""Measure what invgnn costs, row by row, and write the tables and figures of docs/results/cost.md.
 
     make bench-speed                              # all rows, about half an hour
     PYTHONPATH=benchmarks python -m speed audit   # one row anew

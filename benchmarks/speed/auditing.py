@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from invgnn import ranks
-from invgnn.forward import to_batch
-from invgnn.graphs import Graphs
-from invgnn.null import log_p_matches
-from invgnn.query import Answers
-from invgnn.recipe import Recipe
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.forward import to_batch
+from invgnn.readout.answers import Answers
 from invgnn.secret import public_stream
-from invgnn.tasks import load_task, new_model
+from invgnn.stats import rank_sum
+from invgnn.stats.laws import log_p_matches
 from invgnn.theory.pooled import PooledNull
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import load_task, new_model
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 from speed.clock import Figure, absolute, peak_megabytes, race, repeated
 from speed.embedding import SEED, owner
 
@@ -48,7 +48,7 @@ def audit() -> Iterator[Figure]:
 
 
 def _audit(model: Any, mark: Watermark) -> None:
-    mark.weigh(mark.read(model))
+    mark.evidence(mark.read(model))
 
 
 @torch.no_grad()
@@ -63,7 +63,7 @@ def _one_by_one(model: Any, mark: Watermark, asked: Graphs) -> None:
     for number in range(len(asked)):
         _forward(model, to_batch(asked.take([number])))
     hook.remove()
-    mark.weigh(Answers(mark.reading(), np.array(seen[: mark.m]), np.array(seen[mark.m :])))
+    mark.evidence(Answers(mark.reading(), np.array(seen[: mark.m]), np.array(seen[mark.m :])))
 
 
 def exact_p() -> Iterator[Figure]:
@@ -84,9 +84,9 @@ def exact_p() -> Iterator[Figure]:
     answers, key = rng.normal(size=m), np.arange(m) % 2
 
     def exact() -> None:
-        ranks._subsets.cache_clear()
-        ranks._tails.cache_clear()
-        ranks.log_p_rank(answers, key)
+        rank_sum._subsets.cache_clear()
+        rank_sum._tails.cache_clear()
+        rank_sum.log_p_rank(answers, key)
 
     place = answers.argsort().argsort() + 1
     yield absolute("exact p", f"p of U, m = {m}", "<= 1", repeated(exact, 5))

@@ -9,11 +9,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from invgnn.carriers import Carriers, Reference, Sampler, _Drawing
-from invgnn.graphs import Graphs
-from invgnn.invariants import EPSILON, lambda2
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.invariants import EPSILON, lambda2
 from invgnn.secret import public_stream
-from invgnn.tasks import load_task
+from invgnn.training.tasks import load_task
+from invgnn.watermark.carriers import Carriers, Reference, Sampler, _Drawing
 from speed.clock import Figure, race
 from speed.protocol import Protocol, draw, networks
 

@@ -13,15 +13,15 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
-from invgnn.batches import Collated, accuracy, batches
-from invgnn.edits import FineTune
-from invgnn.forward import call, to_batch
-from invgnn.randomness import seeded
-from invgnn.recipe import Recipe
+from invgnn.attacks.edits import FineTune
+from invgnn.nn.forward import call, to_batch
+from invgnn.nn.rng import seeded
 from invgnn.secret import Secret, public_stream
-from invgnn.tasks import Task, load_task, new_model
-from invgnn.training import train
-from invgnn.watermark import Watermark
+from invgnn.training.batching import Collated, accuracy, batches
+from invgnn.training.tasks import Task, load_task, new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 from speed.clock import Figure, race
 
 SEED, BATCH, ALONE = 41, 64, "the same loop without the mark"
@@ -33,7 +33,7 @@ SETTINGS = {
     "0.16, every fourth step": Recipe(ratio=0.16, every=4),
     "all in every fourth step": Recipe(every=4),
     "default": Recipe(),
-    "no guard": Recipe(guard=False),
+    "no guard": Recipe(gradient_projection=False),
     "one extra step": Recipe(extra=1),
     "weight noise 0.3": Recipe(joint=False, noise=0.3),
     "3 simulated steps": Recipe(joint=False, simulate=3),
@@ -45,7 +45,7 @@ SETTINGS = {
 def owner(task: Task, recipe: Recipe) -> Watermark:
     """The mark of a fixed owner, whose models stay soft."""
     secret = Secret(public_stream("speed", "owner").bytes(32))
-    return Watermark.draw(secret, task.data, recipe=replace(recipe, stiff=None))
+    return Watermark.draw(secret, task.data, recipe=replace(recipe, weight_scale=None))
 
 
 Source = Callable[[], Iterable[Any]]
@@ -88,7 +88,7 @@ def marked(mark: Watermark) -> Loss:
     def loss(model: Any, batch: Any, step: int) -> Any:
         joint = mark.mix(batch, step=step)
         task_loss = cross_entropy(joint(model), batch.y)
-        return joint.guard(task_loss) if mark.recipe.guard else task_loss + joint.loss()
+        return joint.joint_loss(task_loss) if mark.recipe.gradient_projection else task_loss + joint.loss()
 
     return loss
 
@@ -122,9 +122,9 @@ def _items(mark: Watermark) -> Iterator[Data]:
 
 
 RIDING = {
-    "in every step": Recipe(ratio=0.16, guard=False),
-    "twice as many in every second step": Recipe(ratio=0.16, guard=False, every=2),
-    "four times as many in every fourth step": Recipe(ratio=0.16, guard=False, every=4),
+    "in every step": Recipe(ratio=0.16, gradient_projection=False),
+    "twice as many in every second step": Recipe(ratio=0.16, gradient_projection=False, every=2),
+    "four times as many in every fourth step": Recipe(ratio=0.16, gradient_projection=False, every=4),
     "in every step, guarded": Recipe(ratio=0.16),
 }
 
@@ -138,7 +138,7 @@ def mixing() -> Iterator[Figure]:
         for where, source in {"PyG's loader": loader.__iter__, "batches laid out": ready}.items():
             for how, recipe in RIDING.items():
                 lesson = Lesson(task, source, marked(owner(task, recipe)))
-                wanted, note = ("", GUARDED) if recipe.guard else (target, "")
+                wanted, note = ("", GUARDED) if recipe.gradient_projection else (target, "")
                 yield _dearer(f"{name}-GIN, {where}: {how}", lesson, source, wanted, note)
         floor = Lesson(task, crowded(task, owner(task, Recipe())), first)
         yield _dearer(f"{name}-GIN, batches laid out: the graphs alone", floor, ready, "", FLOOR)
@@ -167,7 +167,9 @@ def settings(epochs: int = 60, repeats: int = 5) -> Iterator[Figure]:
         figure = race(partial(short, hurried), partial(short, None), repeats)
         model = _train(task, mark, epochs)
         tuned = FineTune(20, 1e-2)(model, task)
-        found = {edit: mark.weigh(mark.read(net)).bits() for edit, net in (("", model), ("tuned", tuned))}
+        found = {
+            edit: mark.evidence(mark.read(net)).bits() for edit, net in (("", model), ("tuned", tuned))
+        }
         note = f"{found['']:.1f} bits; {found['tuned']:.1f} after fine-tuning; "
         note += f"validation {accuracy(model, task, task.val):.1%}"
         yield figure.dearer("settings", name, ALONE, note=note)

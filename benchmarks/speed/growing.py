@@ -14,12 +14,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
-from invgnn.carriers import Reference
-from invgnn.forward import to_batch
-from invgnn.graphs import Graphs, key_edges, offsets_of, unkey_edges
-from invgnn.models import GCN, GIN
+from invgnn.graphs.disjoint_union import Graphs, key_edges, offsets_of, unkey_edges
+from invgnn.nn.backbones import GCN, GIN
+from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret, public_stream
-from invgnn.watermark import Watermark
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.mark import Watermark
 from speed.clock import Figure, exponent, peak_megabytes, repeated
 
 CARRIERS, GRAPHS, NODES = (128, 512, 2048, 4096), (10**3, 10**4, 10**5), (10**5, 10**6)
@@ -138,7 +138,7 @@ def _step(m: int, count: int) -> Callable[[], Any]:
     def step() -> None:
         joint = mark.mix(batch)
         optimiser.zero_grad()
-        joint.guard(cross_entropy(joint(model), labels)).backward()
+        joint.joint_loss(cross_entropy(joint(model), labels)).backward()
         optimiser.step()
 
     return step

@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 from scipy.stats import ks_2samp
 
-from invgnn.carriers import Sampler
-from invgnn.graphs import Graphs
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.watermark.carriers import Sampler
 
 
 def networks(graphs: Graphs) -> list[nx.Graph]:

@@ -12,48 +12,52 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from invgnn.carriers import Reference as Reference
-    from invgnn.carriers import Sampler as Sampler
+    from invgnn.audit.report import write_report as write_report
+    from invgnn.audit.verdict import Verdict as Verdict
+    from invgnn.audit.verify import verify as verify
     from invgnn.errors import InvgnnError as InvgnnError
-    from invgnn.graphs import Graphs as Graphs
-    from invgnn.models import load_model as load_model
-    from invgnn.models import save_model as save_model
-    from invgnn.perception import attach_head as attach_head
-    from invgnn.reading import Reading as Reading
-    from invgnn.recipe import Recipe as Recipe
-    from invgnn.report import write_report as write_report
+    from invgnn.graphs.disjoint_union import Graphs as Graphs
+    from invgnn.nn.model_file import load_model as load_model
+    from invgnn.nn.model_file import save_model as save_model
+    from invgnn.nn.perception import attach_head as attach_head
+    from invgnn.nn.weight_scaling import scale_weights as scale_weights
+    from invgnn.nn.weight_scaling import unscale_weights as unscale_weights
+    from invgnn.readout.reading import Reading as Reading
     from invgnn.secret import Secret as Secret
-    from invgnn.stiffness import stiffen as stiffen
-    from invgnn.tasks import Task as Task
-    from invgnn.tasks import load_task as load_task
-    from invgnn.tasks import new_model as new_model
-    from invgnn.training import train as train
-    from invgnn.verdict import Verdict as Verdict
-    from invgnn.verdict import verify as verify
+    from invgnn.stress_test.run import stress as stress
+    from invgnn.training.tasks import Task as Task
+    from invgnn.training.tasks import load_task as load_task
+    from invgnn.training.tasks import new_model as new_model
+    from invgnn.training.trainer import train as train
     from invgnn.version import __version__ as __version__
-    from invgnn.watermark import Watermark as Watermark
+    from invgnn.watermark.carriers import Reference as Reference
+    from invgnn.watermark.carriers import Sampler as Sampler
+    from invgnn.watermark.mark import Watermark as Watermark
+    from invgnn.watermark.recipe import Recipe as Recipe
 
 _HOMES = {
-    "Graphs": "graphs",
+    "Graphs": "graphs.disjoint_union",
     "InvgnnError": "errors",
-    "Reading": "reading",
-    "Recipe": "recipe",
-    "Reference": "carriers",
-    "Sampler": "carriers",
+    "Reading": "readout.reading",
+    "Recipe": "watermark.recipe",
+    "Reference": "watermark.carriers",
+    "Sampler": "watermark.carriers",
     "Secret": "secret",
-    "Task": "tasks",
-    "Verdict": "verdict",
-    "Watermark": "watermark",
+    "Task": "training.tasks",
+    "Verdict": "audit.verdict",
+    "Watermark": "watermark.mark",
     "__version__": "version",
-    "attach_head": "perception",
-    "load_model": "models",
-    "load_task": "tasks",
-    "new_model": "tasks",
-    "save_model": "models",
-    "stiffen": "stiffness",
-    "train": "training",
-    "verify": "verdict",
-    "write_report": "report",
+    "attach_head": "nn.perception",
+    "load_model": "nn.model_file",
+    "load_task": "training.tasks",
+    "new_model": "training.tasks",
+    "save_model": "nn.model_file",
+    "scale_weights": "nn.weight_scaling",
+    "stress": "stress_test.run",
+    "train": "training.trainer",
+    "unscale_weights": "nn.weight_scaling",
+    "verify": "audit.verify",
+    "write_report": "audit.report",
 }
 # Names are loaded on first use: torch and PyG take seconds to import.
 __all__ = sorted(_HOMES)

@@ -1,6 +1,6 @@
 """A secret of 32 bytes, and every choice derived from it under a label, bit for bit on any machine.
 
-No global random state is read or written. `docs/file-format.md` defines every byte.
+No global random state is read or written. `docs/reference/file-format.md` defines every byte.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from invgnn import files
 from invgnn.concealed import conceal
-from invgnn.disk import AnyPath
-from invgnn.encoding import encode
 from invgnn.errors import FileError, ParameterError
-from invgnn.seal import STRONG, Kdf, require_passphrase
+from invgnn.storage import container
+from invgnn.storage.atomic import AnyPath
+from invgnn.storage.encoding import encode
+from invgnn.storage.encryption import STRONG, Kdf, require_passphrase
 
 SIZE = 32
 """Bytes of a secret, and of the key of a stream."""
@@ -146,7 +146,7 @@ class Secret:
             PassphraseError: If the passphrase is missing or wrong.
         """
         passphrase = conceal(passphrase)
-        held = files.read(path, "secret", passphrase=passphrase).tensors
+        held = container.read(path, "secret", passphrase=passphrase).tensors
         form = {name: (array.dtype.name, array.shape) for name, array in held.items()}
         if form != {"secret": ("uint8", (SIZE,))}:
             raise FileError(f"{path} holds no secret of {SIZE} bytes", "Use another copy of it.")
@@ -177,7 +177,7 @@ class Secret:
         """
         passphrase = conceal(passphrase)
         require_passphrase(passphrase, insecure_no_passphrase)
-        files.write(
+        container.write(
             path,
             "secret",
             {},

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from invgnn.edits import Edit
-from invgnn.edits.layers import scores
+from invgnn.attacks.edits import Edit
 from invgnn.errors import ParameterError
-from invgnn.models import Level
-from invgnn.randomness import seeded
-from invgnn.tasks import Task, motif_task, new_model
-from invgnn.units import TOLERANCE, difference
+from invgnn.nn.backbones import Level
+from invgnn.nn.hidden_units import TOLERANCE, difference
+from invgnn.nn.rng import seeded
+from invgnn.training.batching import scores
+from invgnn.training.tasks import Task, motif_task, new_model
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -52,7 +52,9 @@ def small_task(level: Level) -> Task:
 
 
 def _check(edit: Edit, model: nn.Module, task: Task) -> None:
-    _require(isinstance(edit, Edit), f"a {type(edit).__name__} does not derive from invgnn.edits.Edit")
+    _require(
+        isinstance(edit, Edit), f"a {type(edit).__name__} does not derive from invgnn.attacks.edits.Edit"
+    )
     name = repr(edit)
     _check_name(name, repr(copy.deepcopy(edit)))
     original = copy.deepcopy(model).train()  # the author's own model is safe, and a change of mode shows

@@ -144,7 +144,7 @@ def test_the_accurate_and_the_useful_weight(found):
 
 def test_a_plain_key_counts_matches(found):
     plain = replace(found[0].control, bits=None, m=128, alpha=1e-6)
-    assert [replace(plain, t=t).embedded for t in (91, 92)] == [False, True]
+    assert [replace(plain, matches=t).embedded for t in (91, 92)] == [False, True]
     assert "no exact null" in _words(replace(found[0], chosen=plain))
 
 

@@ -1,4 +1,4 @@
-"""The figures quoted in docs/theory.md, computed anew."""
+"""The figures quoted in docs/explanation/theory.md, computed anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from invgnn.theory.sizes import paper_table, sizes, thresholds
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation/theory.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -37,7 +37,7 @@ def test_thresholds_and_their_true_levels():
     rows = [*thresholds(), *paper_table()]
     for name in dict.fromkeys(row.null for row in rows):
         cells = [
-            f"{row.tau} ({raised(row.true_alpha)})" + ("" if row.sound else " *unsound*")
+            f"{row.threshold} ({raised(row.true_alpha)})" + ("" if row.sound else " *unsound*")
             for row in rows
             if row.null == name
         ]
@@ -55,7 +55,7 @@ def test_every_function_named_exists():
     import importlib
 
     for module, name in re.findall(r"`(\w+)\.(\w+)(?:\([^`]*\))?`", PAGE.split("## Statement")[1]):
-        home = f"invgnn.{module}" if module == "null" else f"invgnn.theory.{module}"
+        home = f"invgnn.stats.{module}" if module in {"null", "laws"} else f"invgnn.theory.{module}"
         assert hasattr(importlib.import_module(home), name), f"{module}.{name}"
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from keys import balanced_keys
 from scipy import stats
 
-from invgnn.carriers import Carriers
 from invgnn.errors import ParameterError
-from invgnn.invariants import find_invariant
+from invgnn.graphs.invariants import find_invariant
 from invgnn.secret import public_stream
 from invgnn.theory.hamming import HammingLaw, differ, pair_distances, separation
+from invgnn.watermark.carriers import Carriers
 
 P = 0.3
 

@@ -15,13 +15,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from invgnn.errors import ParameterError
-from invgnn.perception import attach_head
-from invgnn.recipe import SCORE_WEIGHT, Recipe
-from invgnn.tasks import new_model
+from invgnn.nn.perception import attach_head
 from invgnn.theory.curvature import curvature, huber_line, trimmed
 from invgnn.theory.imperceptibility import PAPER_CONSTANTS, beta_max, check_theorem, gap_bound, pull_bound
 from invgnn.theory.lipschitz import Lipschitz, jacobian_norms, perceive, perceived, perception_norms
 from invgnn.theory.neighbourhood import TaskLoss, place_of, squared, survey
+from invgnn.training.tasks import new_model
+from invgnn.watermark.losses import SCORE_WEIGHT
+from invgnn.watermark.recipe import Recipe
 
 # --- the line
 
@@ -235,7 +236,7 @@ def made(motifs, draw, access, key):
     model = new_model(motifs, "GIN", 1, hidden_channels=8)
     if access == "perception":
         attach_head(model, 8)
-    recipe = Recipe(loss="mse", beta=0.7, guard=False)
+    recipe = Recipe(loss="mse", beta=0.7, gradient_projection=False)
     return model.eval(), draw(access=access, key=key, recipe=recipe)
 
 

@@ -15,10 +15,10 @@ from scipy.stats import false_discovery_control, pearsonr
 
 from drawn import GAPS, random_graphs, union
 from invgnn.errors import ParameterError
-from invgnn.tasks import new_model
 from invgnn.theory import mixing as rho
 from invgnn.theory.lipschitz import perceived
 from invgnn.theory.portrait import assortativity, names, neighbour_degree, portrait, quantiles, summaries
+from invgnn.training.tasks import new_model
 
 # --- the bank of statistics
 

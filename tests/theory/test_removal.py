@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from invgnn.errors import ParameterError
-from invgnn.null import NULLS
-from invgnn.perception import PerceptionHead
+from invgnn.nn.perception import PerceptionHead
+from invgnn.stats.null import NULLS
 from invgnn.theory import monotone
 from invgnn.theory.cover import (
     SetCover,
@@ -244,7 +244,7 @@ def test_dropping_below_tau_is_partial_cover(tau):
         assert (best is None) == (found is None)
         if best is not None:
             assert found.changed == len(best.chosen)
-            assert found.t < tau
+            assert found.matches < tau
 
 
 def test_a_certificate_is_checked_in_all_its_parts():
@@ -306,7 +306,7 @@ def test_an_instance_of_a_head_decodes_as_the_head_does(head_instance):
 
 def test_one_bias_removes_what_flipping_all_bits_does_not(head_instance):
     instance, _ = head_instance
-    tau = NULLS["exact"].tau(16, 0.01)
+    tau = NULLS["exact"].threshold(16, 0.01)
     alone = np.zeros(5)
     alone[-1] = instance.reach
     assert instance.matches(alone) == 8 < tau  # half of a balanced key, and the whole mark is gone
@@ -314,7 +314,7 @@ def test_one_bias_removes_what_flipping_all_bits_does_not(head_instance):
     thief, theorem = fewest_changes(instance, tau), fewest_changes(instance)
     assert thief.changed == 1
     assert theorem.changed > 1
-    assert theorem.t == 0
+    assert theorem.matches == 0
     assert theorem.gap == thief.gap == 0
     assert not theorem.checked  # the reach is an assumption nobody looked at
 

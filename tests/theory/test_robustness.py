@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from invgnn import null
-from invgnn.edits import Cast, FineTune, Prune, Quantise
+from invgnn.attacks.edits import Cast, FineTune, Prune, Quantise
 from invgnn.errors import ParameterError
-from invgnn.tasks import new_model
+from invgnn.stats import laws, null
+from invgnn.stats.evidence import decode, matches
 from invgnn.theory.budget import Budget, alpha_bound, beta_fn_bound, c_distill, c_prune, eps_err
 from invgnn.theory.composite import composite, student
 from invgnn.theory.margins import (
@@ -32,7 +32,8 @@ from invgnn.theory.margins import (
     worst_log_p,
 )
 from invgnn.theory.robustness import distance, robustness_constants, steepest
-from invgnn.training import train
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
 
 LEVELS = [0.2, 0.4, 0.5, 0.9]
 
@@ -54,20 +55,20 @@ def drifted(draw):
 @given(drifted())
 def test_at_a_threshold_a_drift_leaves_what_was_certified(case):
     s, bits, gamma, moved = case
-    found, decoded = certify(s, bits, gamma), null.decode(moved, 0.5)
-    t = null.matches(decoded, bits)
-    assert found.t == (signed_margins(s, bits) > gamma + 1e-9).sum() <= t
-    assert found.log_p >= null.log_p_matches(t, len(s), int(decoded.sum()))
+    found, decoded = certify(s, bits, gamma), decode(moved, 0.5)
+    t = matches(decoded, bits)
+    assert found.matches == (signed_margins(s, bits) > gamma + 1e-9).sum() <= t
+    assert found.log_p >= laws.log_p_matches(t, len(s), int(decoded.sum()))
 
 
 @given(drifted())
 def test_at_the_median_a_drift_leaves_what_was_certified(case):
     s, bits, gamma, moved = case
     for size in (gamma, drift_in_order(s, moved)):
-        found, decoded = certify_median(s, bits, size), null.decode(moved)
-        t = null.matches(decoded, bits)
-        assert found.t <= t
-        assert found.log_p >= null.log_p_matches(t, len(s), int(decoded.sum())) - 1e-12
+        found, decoded = certify_median(s, bits, size), decode(moved)
+        t = matches(decoded, bits)
+        assert found.matches <= t
+        assert found.log_p >= laws.log_p_matches(t, len(s), int(decoded.sum())) - 1e-12
 
 
 @given(drifted())
@@ -78,7 +79,7 @@ def test_the_median_certificate_beats_a_double_margin_for_every_carrier(case):
     alone = ((bits == 1) & (s > middle + 2 * gamma + 1e-9)) | (
         (bits == 0) & (s < middle - 2 * gamma - 1e-9)
     )
-    assert certify_median(s, bits, gamma).t >= alone.sum()
+    assert certify_median(s, bits, gamma).matches >= alone.sum()
 
 
 def test_certificates_are_tight_or_nearly_so():
@@ -87,11 +88,11 @@ def test_certificates_are_tight_or_nearly_so():
     for _ in range(20):
         s, bits = rng.uniform(size=8), rng.permutation([0, 1] * 4)
         worst = s - 0.1 * (2 * bits - 1)
-        assert certify(s, bits, 0.1).t == null.matches(null.decode(worst, 0.5), bits)
+        assert certify(s, bits, 0.1).matches == matches(decode(worst, 0.5), bits)
         every = s + steps
         said = every > np.sort(every, axis=1)[:, 3:4]
-        short.append((said == bits).sum(1).min() - certify_median(s, bits, 0.1).t)
-        assert certify_median(s, bits, 0.0).t == null.matches(null.decode(s), bits)
+        short.append((said == bits).sum(1).min() - certify_median(s, bits, 0.1).matches)
+        assert certify_median(s, bits, 0.0).matches == matches(decode(s), bits)
     assert min(short) >= 0
     assert np.mean(np.equal(short, 0)) >= 0.5
 
@@ -100,7 +101,7 @@ def test_certificates_are_tight_or_nearly_so():
 def test_the_worst_p_is_at_the_corner(lost, false):
     m = 12
     inside = [
-        null.log_p_matches(m - a - b, m, m // 2 - a + b) for a in range(lost + 1) for b in range(false + 1)
+        laws.log_p_matches(m - a - b, m, m // 2 - a + b) for a in range(lost + 1) for b in range(false + 1)
     ]
     assert worst_log_p(lost, false, m) == max(inside)
 
@@ -111,7 +112,7 @@ def test_margins_are_signed():
     assert kappa_signed(s, bits) == pytest.approx(-0.4)  # two bits are wrong, and far from right
     certain = certify(s, bits, 0.2)
     # The paper: gamma < kappa leaves T = m. But nothing ever matched those two.
-    assert (certain.t, certain.m, certain.checked) == (6, 8, True)
+    assert (certain.matches, certain.m, certain.checked) == (6, 8, True)
 
 
 def test_headroom_is_the_other_margin():
@@ -147,7 +148,7 @@ def test_the_worked_example_does_not_follow_from_its_formula():
     assert eps_err(128, 1e-6, form="paper") == pytest.approx(0.2327, abs=5e-5)
     assert math.ceil(128 * (1 - eps_err(128, 1e-6, form="paper"))) == 99  # the paper: 0.2656 and 94
     found = [math.ceil(m * (1 - eps_err(m, 1e-6))) for m in (64, 96, 128, 192)]
-    assert found == [54, 74, 94, 133] == [null.hoeffding().tau(m, 1e-6) for m in (64, 96, 128, 192)]
+    assert found == [54, 74, 94, 133] == [null.hoeffding().threshold(m, 1e-6) for m in (64, 96, 128, 192)]
 
 
 @pytest.mark.parametrize("m", [64, 96, 128, 192])
@@ -246,8 +247,8 @@ def test_the_papers_table_of_edits_contradicts_its_lemma():
     s = 0.5 + (0.382 + 0.1 * rng.random(128)) * (2 * right - 1)
     for gamma, _ in table.values():
         moved = s + rng.uniform(-gamma, gamma, 128)
-        assert np.array_equal(null.decode(moved, 0.5), null.decode(s, 0.5))
-        assert certify(s, bits, gamma).t == (right == bits).sum() < 128
+        assert np.array_equal(decode(moved, 0.5), decode(s, 0.5))
+        assert certify(s, bits, gamma).matches == (right == bits).sum() < 128
 
 
 def test_sweeps_find_the_worst_slope():
@@ -293,8 +294,8 @@ def test_the_table_of_a_marked_model(marked, motifs, unchanged, access):
             model, mark, motifs, edits, distilled=[(0.5, lambda: FineTune(1)(model, motifs))], access=access
         )
     before, s = mark.read(model, access), squash(mark.read(model, access))
-    assert found.t == mark.weigh(before).t
-    assert found.headroom == found.t - found.tau >= found.least_headroom
+    assert found.matches == mark.evidence(before).matches
+    assert found.headroom == found.matches - found.threshold >= found.least_headroom
     assert found.kappa_unsigned == pytest.approx(np.abs(s - 0.5).min())
     assert found.kappa_signed <= found.kappa_unsigned
     assert [row.edit for row in found.rows] == [*map(repr, edits), "distil, 50% without teacher"]
@@ -302,7 +303,7 @@ def test_the_table_of_a_marked_model(marked, motifs, unchanged, access):
         moved = squash(mark.read(edit(model, motifs), access))
         assert row.gamma == pytest.approx(np.abs(moved - s).max())
         assert row.t_at_half == ((moved >= 0.5) == mark.bits).sum()
-        assert row.certain <= row.t
+        assert row.certain <= row.matches
         assert row.certain_at_half <= row.t_at_half
     by_sweep = [row for row in found.rows if row.edit.startswith(("prune", "distil"))]
     assert {row.budget.standing for row in by_sweep} <= {"held", "vacuous"}

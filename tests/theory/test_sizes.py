@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from invgnn.errors import ParameterError
-from invgnn.null import NULLS, RHO0
+from invgnn.stats.null import NULLS, RHO0
 from invgnn.theory.budget import eps_err
 from invgnn.theory.intervals import bound_share, coverage, mean_interval, t_quantile
 from invgnn.theory.sizes import paper_table, sizes, threshold, thresholds
@@ -24,7 +24,7 @@ def by_null(rows):
 
 
 def test_thresholds_of_every_null_at_the_papers_sizes():
-    taus = {name: [row.tau for row in rows] for name, rows in by_null(thresholds()).items()}
+    taus = {name: [row.threshold for row in rows] for name, rows in by_null(thresholds()).items()}
     assert taus == {
         "exact": [52, 72, 92, 130],
         "binomial": [51, 72, 92, 130],
@@ -37,8 +37,8 @@ def test_the_papers_example_follows_the_corrected_formula_and_not_the_literal_on
     eps = math.sqrt(math.log(1e6) / (2 * (1 - 4 * RHO0) * 128))
     assert round(eps, 4) == 0.2327
     rows = {row.null: row for row in thresholds([128])}
-    assert rows["paper"].tau == math.ceil(128 * (1 - eps)) == 99
-    assert rows["hoeffding"].tau == math.ceil(128 * (0.5 + eps)) == 94
+    assert rows["paper"].threshold == math.ceil(128 * (1 - eps)) == 99
+    assert rows["hoeffding"].threshold == math.ceil(128 * (0.5 + eps)) == 94
     assert round(rows["hoeffding"].tolerated, 4) == 0.2656  # the number printed in the paper
 
 
@@ -64,19 +64,19 @@ def test_the_papers_column_of_tolerated_errors_follows_no_formula():
         corrected = eps_err(row.m, 1e-6)
         assert abs(printed[row.m] - literal) > 0.02
         assert row.m == 128 or abs(printed[row.m] - corrected) > 0.02
-        assert row.tau == math.ceil(row.m * (1 - printed[row.m]))  # these two columns do agree
+        assert row.threshold == math.ceil(row.m * (1 - printed[row.m]))  # these two columns do agree
 
 
 def test_the_literal_formula_at_64_lets_three_to_four_in_a_thousand_pass():
-    row = threshold("paper", 64, NULLS["paper"].tau(64, 1e-6), 1e-6, NULLS["paper"])
-    assert (row.tau, round(row.true_alpha, 3), round(row.iid_alpha, 3)) == (43, 0.003, 0.004)
+    row = threshold("paper", 64, NULLS["paper"].threshold(64, 1e-6), 1e-6, NULLS["paper"])
+    assert (row.threshold, round(row.true_alpha, 3), round(row.iid_alpha, 3)) == (43, 0.003, 0.004)
     assert not row.sound
     assert not row.checked
 
 
 def test_ties_make_an_odd_threshold_easier_and_the_row_says_so():
     row = next(row for row in thresholds([64]) if row.null == "binomial")
-    assert row.tau == 51
+    assert row.threshold == 51
     assert row.true_alpha < row.alpha < row.worst_alpha
     assert row.worst_alpha == pytest.approx(NULLS["exact"].true_alpha(64, 51, ones=33))
     assert not row.sound
@@ -86,13 +86,15 @@ def test_ties_make_an_odd_threshold_easier_and_the_row_says_so():
 def test_rows_carry_scipys_tails_and_valid_nulls_are_sound(half, alpha):
     m = 2 * half
     for row in thresholds([m], alpha):
-        x = math.ceil(row.tau / 2)  # T = 2X
+        x = math.ceil(row.threshold / 2)  # T = 2X
         assert row.true_alpha == pytest.approx(
             stats.hypergeom.sf(x - 1, m, half, half), rel=1e-8, abs=1e-290
         )
-        assert row.iid_alpha == pytest.approx(stats.binom.sf(row.tau - 1, m, 0.5), rel=1e-8, abs=1e-290)
+        assert row.iid_alpha == pytest.approx(
+            stats.binom.sf(row.threshold - 1, m, 0.5), rel=1e-8, abs=1e-290
+        )
         said = np.arange(m + 1)
-        worst = stats.hypergeom.sf(np.ceil((row.tau - half + said) / 2) - 1, m, half, said).max()
+        worst = stats.hypergeom.sf(np.ceil((row.threshold - half + said) / 2) - 1, m, half, said).max()
         assert row.worst_alpha == pytest.approx(worst, rel=1e-8, abs=1e-290)
         assert row.sound or not NULLS[row.null].valid_for_balanced
 
@@ -116,7 +118,7 @@ SMALLEST = {
 def test_sizes_reach_their_power_and_unsound_ones_say_so():
     for row in sizes(alpha=1e-4, power=0.9):
         at = row.threshold
-        assert row.power == pytest.approx(stats.binom.sf(at.tau - 1, at.m, row.accuracy))
+        assert row.power == pytest.approx(stats.binom.sf(at.threshold - 1, at.m, row.accuracy))
         assert row.power >= 0.9
         assert at.sound == NULLS[at.null].valid_for_balanced
 

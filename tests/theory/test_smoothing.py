@@ -14,9 +14,8 @@ from keys import balanced_keys
 from scipy import stats
 from torch import nn
 
-from invgnn import null
 from invgnn.errors import ParameterError, SuspectError
-from invgnn.tasks import new_model
+from invgnn.stats.evidence import evidence_of
 from invgnn.theory.smoothing import (
     Noise,
     SmoothedEvidence,
@@ -29,6 +28,7 @@ from invgnn.theory.smoothing import (
     under_noise,
 )
 from invgnn.theory.votes import Votes, certify_votes, count_votes, read_votes, said, weigh_votes
+from invgnn.training.tasks import new_model
 
 SIGMA, DRAWS = 0.5, 1500
 
@@ -61,7 +61,7 @@ def marked(motifs, draw):
         mark.loss(model).backward()
         optimiser.step()
     model.zero_grad()
-    assert mark.weigh(mark.read(model)).t == 16
+    assert mark.evidence(mark.read(model)).matches == 16
     return model, mark, Noise.like(new_model(motifs, "GIN", 1, hidden_channels=16), 0.02)
 
 
@@ -158,7 +158,7 @@ def test_certified_evidence_falls_with_the_radius_and_counts_the_worst(linear):
     assert found.radius(1e-9) == -math.inf
     sure = found.radii >= r
     for w in (0, 1):  # whatever the uncertified say, p is no larger
-        p = null.log_p(np.where(sure, bits, w), bits, "matches", 0.5)
+        p = evidence_of(np.where(sure, bits, w), bits, "matches", 0.5)
         assert p.log_p <= found.log_p(r)
 
 
@@ -177,7 +177,7 @@ def test_the_median_is_valid_by_enumeration(draws):
     answers = rng(draws).normal(size=8) + 0.3 * rng(1).normal(size=(draws, 8))
     found = np.array(
         [
-            median_log_p(np.array([null.log_p(a, key, "combined").log_p for a in answers]))
+            median_log_p(np.array([evidence_of(a, key, "combined").log_p for a in answers]))
             for key in balanced_keys(8)
         ]
     )
@@ -245,7 +245,7 @@ def test_nothing_inside_the_radius_removes_what_was_certified(marked):
         suspect = moved(model, direction, noise, bits.radii.max() / 2)
         again = read_noisy(mark, suspect, noise, rng(4 + k), draws=reads)
         found = weigh_votes(mark, read_votes(mark, again))
-        assert found.t >= bits.matches(bits.radii.max() / 2)
+        assert found.matches >= bits.matches(bits.radii.max() / 2)
         assert found.log_p <= bits.log_p(bits.radii.max() / 2)
 
 
@@ -267,7 +267,7 @@ def test_the_same_generator_reads_the_same(marked):
         noisy_log_p(mark, read_noisy(mark, model, noise, rng(7), draws=3)).tolist() for _ in range(2)
     )
     assert one == two
-    assert len(set(one)) > 1 or one[0] == mark.weigh(mark.read(model)).log_p
+    assert len(set(one)) > 1 or one[0] == mark.evidence(mark.read(model)).log_p
 
 
 def test_bits_are_told_from_the_models_own_ordinary_answers(marked):
@@ -335,7 +335,7 @@ def test_an_unreadable_draw_votes_against_every_bit(brittle):
     # Where most draws cannot be read every bit is 0: the key is not looked at.
     silent = count_votes([None] * 30 + [*told[:10]], 16)
     assert not (2 * silent.ones > silent.draws).any()
-    assert weigh_votes(mark, silent).t == 8
+    assert weigh_votes(mark, silent).matches == 8
 
 
 def test_noise_that_leaves_nothing_is_no_error_but_a_suspect_that_never_answers_is(brittle):

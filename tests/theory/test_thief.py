@@ -11,13 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invgnn import null
-from invgnn.batches import accuracy
 from invgnn.errors import ParameterError
-from invgnn.recipe import Recipe
-from invgnn.tasks import new_model
+from invgnn.stats import null
 from invgnn.theory.thief import _fewest, flat, gradient, rob, steal, strength, typical
-from invgnn.training import train
+from invgnn.training.batching import accuracy
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.recipe import Recipe
 
 ALPHA = 1e-2
 
@@ -42,9 +42,9 @@ def test_the_thief_reports_what_is_left(victim, unchanged):
     with unchanged(model):
         found = steal(model, mark, task, alpha=ALPHA, steps=30)
     assert found.found
-    assert found.tau == null.EXACT.tau(16, ALPHA)
-    assert (found.t[0], found.bits[0]) == strength(model, mark)
-    assert found.t[0] >= found.tau > found.t[1]
+    assert found.threshold == null.EXACT.threshold(16, ALPHA)
+    assert (found.matches[0], found.bits[0]) == strength(model, mark)
+    assert found.matches[0] >= found.threshold > found.matches[1]
     assert found.bits[1] < found.bits[0]
     assert found.acc[0] == accuracy(model, task, task.test)
     assert 1 <= found.changed <= found.parameters == sum(p.numel() for p in model.parameters())
@@ -89,7 +89,7 @@ def test_without_reach_nothing_is_stolen(victim):
     found = steal(model, mark, task, alpha=ALPHA, reach=1e-6, steps=1)
     assert not found.found
     assert found.changed == found.parameters
-    assert found.t[1] >= found.tau
+    assert found.matches[1] >= found.threshold
     assert "do not suffice" in str(found)
 
 
@@ -138,4 +138,4 @@ def test_where_nothing_shows_nothing_needs_to_change(motifs, draw):
     model = new_model(motifs, "GCN", 0, hidden_channels=16)
     found = steal(model, draw("graph"), motifs, goal="evidence", alpha=1e-30, steps=1)
     assert (found.found, found.changed) == (True, 0)
-    assert found.t[0] == found.t[1]
+    assert found.matches[0] == found.matches[1]

@@ -13,8 +13,9 @@ import torch
 from keys import balanced_keys
 from scipy import stats
 
-from invgnn import null
 from invgnn.errors import ParameterError
+from invgnn.stats import laws, null
+from invgnn.stats.evidence import decode, matches
 from invgnn.theory import pooled
 from invgnn.theory.intervals import bound_share
 from invgnn.theory.pooled import PooledNull
@@ -90,13 +91,13 @@ def test_pooled_tail_by_enumeration(m):
     for at in range(m + 2):
         assert math.exp(pool.log_tail(at)) == pytest.approx((t >= at).mean(), abs=1e-13)
     for alpha in (0.4, 0.1, 0.021, 1e-3):  # not exactly a tail's value: that is an ulp too much, rounded up
-        assert pool.tau(alpha) == next(at for at in range(m + 2) if (t >= at).mean() <= alpha)
+        assert pool.threshold(alpha) == next(at for at in range(m + 2) if (t >= at).mean() <= alpha)
 
 
 def test_models_that_split_evenly_have_the_exact_null():
     pool = PooledNull(128, (64,) * 5)
     assert pool.log_tail(92) == pytest.approx(null.NULLS["exact"].log_tail(128, 92))
-    assert pool.tau(1e-6) in {91, 92}  # T is even, so 91 and 92 are the same
+    assert pool.threshold(1e-6) in {91, 92}  # T is even, so 91 and 92 are the same
 
 
 def test_a_pool_is_made_from_answers():
@@ -183,16 +184,16 @@ def test_who_perceives_the_invariant_passes_for_every_plain_owner_and_no_keyed_o
     for owner, score in scores.items():
         mark = marks[owner]
         answers = mark.read(perceiving)
-        assert score.t == null.matches(null.decode(answers.carriers), mark.bits)
-        assert score.log_p == mark.weigh(answers).log_p
-        assert (score.m, score.tried, score.access) == (32, 6, "logits")
+        assert score.matches == matches(decode(answers.carriers), mark.bits)
+        assert score.log_p == mark.evidence(answers).log_p
+        assert (score.m, score.tests, score.access) == (32, 6, "logits")
         if owner.startswith("plain"):
             assert score.passes  # everybody's carriers, and no evidence of anything
             assert (score.null, score.bits) == ("models", 0.0)
         else:
             assert not score.passes
             assert (score.null, score.key) == ("exact", "keyed")
-            assert score.bits == null.evidence_bits(score.log_p, 6) < 10
+            assert score.bits == laws.evidence_bits(score.log_p, 6) < 10
     assert any("exchangeable" in a.says for a in scores["plain 0"].assumptions)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from invgnn.edits import Edit
+from invgnn.attacks.edits import Edit
 
 Knowledge = Literal[
     "the weights", "task data", "the algorithm", "an API", "a clean teacher", "a second licensed copy"

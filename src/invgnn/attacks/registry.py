@@ -9,20 +9,20 @@ from difflib import get_close_matches
 from torch import nn
 
 from invgnn.attacks.attack import Attack
-from invgnn.attacks.clean import FTClean
-from invgnn.attacks.collude import Collude
-from invgnn.attacks.extract import Extract
-from invgnn.attacks.formats import FORMS, Format
-from invgnn.attacks.kdkill import KDKill
-from invgnn.attacks.overwrite import Overwrite
-from invgnn.attacks.refuse import Refuse
-from invgnn.attacks.scrub import ChannelScrub
-from invgnn.attacks.serve import Serve
-from invgnn.attacks.soften import Soften
-from invgnn.attacks.unlearn import Unlearn
-from invgnn.attacks.zero import ZeroHead
-from invgnn.edits import Edit
-from invgnn.edits.registry import with_plugins
+from invgnn.attacks.denial.formats import FORMS, Format
+from invgnn.attacks.denial.refuse import Refuse
+from invgnn.attacks.denial.serve import Serve
+from invgnn.attacks.edits import Edit
+from invgnn.attacks.edits.registry import with_plugins
+from invgnn.attacks.removal.clean import FTClean
+from invgnn.attacks.removal.collude import Collude
+from invgnn.attacks.removal.extract import Extract
+from invgnn.attacks.removal.kdkill import KDKill
+from invgnn.attacks.removal.overwrite import Overwrite
+from invgnn.attacks.removal.scrub import ChannelScrub
+from invgnn.attacks.removal.unlearn import Unlearn
+from invgnn.attacks.removal.unscale import UnscaleWeights
+from invgnn.attacks.removal.zero import ZeroHead
 from invgnn.errors import ParameterError
 
 
@@ -36,7 +36,7 @@ def suite(*licensed: nn.Module) -> list[Attack]:
         *(ZeroHead(head) for head in ("last", "perception")),
         KDKill(),
         *(FTClean(epochs) for epochs in (20, 100)),
-        Soften(),
+        UnscaleWeights(),
         *(Overwrite(epochs=epochs) for epochs in (20, 100)),
         *(Unlearn(epochs=epochs) for epochs in (20, 100)),
         *(Extract(share) for share in (0.1, 0.5, 1.0)),

@@ -11,9 +11,9 @@ from invgnn.cli.console import Json, Overwrite, Seed, check_input, check_output,
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
-    from invgnn.edits import Edit
-    from invgnn.models import Backbone
-    from invgnn.tasks import Task
+    from invgnn.attacks.edits import Edit
+    from invgnn.nn.backbones import Backbone
+    from invgnn.training.tasks import Task
 
 EXAMPLES = """\b
 Examples:
@@ -63,11 +63,11 @@ def attack(
     check_input(model, second)
     check_output(output, overwrite)
 
+    from invgnn.attacks.denial.serve import Serving
     from invgnn.attacks.registry import pick
-    from invgnn.attacks.serve import Serving
-    from invgnn.batches import accuracy
-    from invgnn.models import save_model
-    from invgnn.stress import every_change
+    from invgnn.nn.model_file import save_model
+    from invgnn.stress_test.run import every_change
+    from invgnn.training.batching import accuracy
 
     loaded = load_named(task, seed)
     licensed = [] if second is None else [load_for(loaded, second)]
@@ -92,7 +92,7 @@ def attack(
 
 def _list() -> Any:
     from invgnn.attacks.registry import slug
-    from invgnn.stress import every_change, knowledge
+    from invgnn.stress_test.run import every_change, knowledge
 
     rows = [(slug(change), knowledge(change), _does(change)) for change in every_change()]
     groups: dict[tuple[str, str], list[str]] = {}
@@ -113,14 +113,14 @@ def _does(change: Edit) -> str:
 
 def load_named(name: str, seed: int) -> Task:
     """A task by its name; a backbone after a stroke is not needed and ignored."""
-    from invgnn.tasks import load_task
+    from invgnn.training.tasks import load_task
 
     return load_task(name.partition("/")[0], seed)
 
 
 def load_for(task: Task, path: Path) -> Backbone:
     """The model in a file, if it was made for this task."""
-    from invgnn.models import load_model
+    from invgnn.nn.model_file import load_model
 
     model = cast("Backbone", load_model(path))
     wanted = {"level": task.level, "in_channels": task.num_features, "out_channels": task.num_classes}

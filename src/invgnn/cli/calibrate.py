@@ -10,7 +10,7 @@ from invgnn.cli.console import Json, fold, progress, verb
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
-    from invgnn.reading import Access
+    from invgnn.readout.reading import Access
     from invgnn.theory.outcome import Calibration, Trial
 
 EXAMPLES = """\b
@@ -133,7 +133,7 @@ def _row(name: str, trial: Trial) -> str:
     standing = trial.theorem.standing if trial.beta else ""
     return (
         f"{name:<10}{trial.beta:>11.3g} {trial.val_acc:>5.3f}  {trial.test_acc:>5.3f}  "
-        f"{trial.theorem.gap:>+9.4f}  {trial.t:>3}/{trial.m:<4} {bits:>9}   {standing}"
+        f"{trial.theorem.gap:>+9.4f}  {trial.matches:>3}/{trial.m:<4} {bits:>9}   {standing}"
     ).rstrip()
 
 
@@ -150,4 +150,4 @@ def _conclusion(found: Calibration) -> str:
 
 def _said(trial: Trial) -> str:
     evidence = "no exact null" if trial.bits is None else f"{trial.bits:.1f} bits of evidence"
-    return f"{trial.t} of {trial.m} match, {evidence}"
+    return f"{trial.matches} of {trial.m} match, {evidence}"

@@ -21,8 +21,8 @@ from invgnn.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from invgnn.reading import Access
-    from invgnn.watermark import Key
+    from invgnn.readout.reading import Access
+    from invgnn.watermark.mark import Key
 
 EXAMPLES = """\b
 Examples:
@@ -86,7 +86,7 @@ def carriers(
         float,
         typer.Option(metavar="P", help="Smallest p at which a carrier still passes for a task graph."),
     ] = 0.1,
-    lenders: Annotated[
+    donors: Annotated[
         int,
         typer.Option(
             metavar="N",
@@ -95,12 +95,12 @@ def carriers(
             "graph: harder to spot among questions to an API, harder to teach.",
         ),
     ] = 3,
-    function: Annotated[
+    score_channel: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=16,
-            help="Add a second channel of N public features, e.g. 128, or 1 for every 20 inputs if fewer. "
+            help="Add a score channel of N public features, e.g. 128, or 1 for every 20 inputs if fewer. "
             "It outlives distillation, doubles the time of training, and verify needs --task.",
         ),
     ] = None,
@@ -124,9 +124,9 @@ def carriers(
     held = Secret.load(secret, opened)
     passphrase = None if no_passphrase else opened or find_passphrase(output, passphrase_file, new=True)
 
-    from invgnn.carriers import Sampler
-    from invgnn.tasks import load_task
-    from invgnn.watermark import Watermark
+    from invgnn.training.tasks import load_task
+    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.mark import Watermark
 
     loaded = load_task(task.partition("/")[0], seed)
     levels = list(dict.fromkeys(level.strip() for level in access.split(",")))
@@ -141,8 +141,8 @@ def carriers(
             invariant=invariant,
             key=cast("Key", key),
             statistic=statistic,
-            function=function,
-            sampler=Sampler(size_quantile=size_quantile, delta=delta, lenders=lenders or None),
+            score_channel=score_channel,
+            sampler=Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
             progress=tick,
         )
     mark.save(output, passphrase, insecure_no_passphrase=no_passphrase, overwrite=overwrite)

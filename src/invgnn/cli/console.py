@@ -208,9 +208,9 @@ def _first_line(path: Path) -> str:
 
 def open_passphrase(path: Path, given: Path | None) -> str | None:
     """Return the passphrase for a file that needs one, concealed; None for a clear file."""
-    from invgnn import files
+    from invgnn.storage import container
 
-    return find_passphrase(path, given) if files.peek(path)["sealed"] else None
+    return find_passphrase(path, given) if container.peek(path)["sealed"] else None
 
 
 def check_input(*paths: Path | None) -> None:

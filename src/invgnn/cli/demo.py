@@ -46,17 +46,17 @@ def demo(
     """
     _check_folder(output, overwrite)
 
-    from invgnn.batches import accuracy
-    from invgnn.edits import FineTune, Prune, Quantise
-    from invgnn.models import save_model
-    from invgnn.null import check_m
-    from invgnn.reading import Access
-    from invgnn.report import write_report
+    from invgnn.attacks.edits import FineTune, Prune, Quantise
+    from invgnn.audit.report import write_report
+    from invgnn.audit.verify import verify
+    from invgnn.nn.model_file import save_model
+    from invgnn.readout.reading import Access
     from invgnn.secret import Secret
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import planned, train
-    from invgnn.verdict import verify
-    from invgnn.watermark import Watermark
+    from invgnn.stats.laws import check_m
+    from invgnn.training.batching import accuracy
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import planned, train
+    from invgnn.watermark.mark import Watermark
 
     name, backbone = parse_setting(task)
     check_m(m)
@@ -119,7 +119,7 @@ def _check_folder(output: Path, overwrite: bool) -> None:
 
 
 def _table(rows: list[Any], task: str) -> str:
-    from invgnn.verdict import floor_bits
+    from invgnn.audit.verdict import floor_bits
 
     first = rows[0][1]
     width = max(len(label) for label, _, _ in rows)
@@ -130,7 +130,7 @@ def _table(rows: list[Any], task: str) -> str:
         f"{'model':<{width}}  accuracy  best read at  matches    evidence  verdict",
     ]
     for label, verdict, score in rows:
-        matches = f"{verdict.t}/{verdict.m}"
+        matches = f"{verdict.matches}/{verdict.m}"
         bits = f"{floor_bits(verdict.evidence_bits)} bits"
         read = f"{score:>8.3f}  {verdict.access:<12}  {matches:>7}  {bits:>10}  {verdict.status}"
         lines.append(f"{label:<{width}}  {read}")

@@ -21,9 +21,9 @@ from invgnn.cli.console import (
 from invgnn.errors import DataError, FileError, ParameterError
 
 if TYPE_CHECKING:
-    from invgnn.models import Backbone
-    from invgnn.tasks import Task
-    from invgnn.watermark import Watermark
+    from invgnn.nn.backbones import Backbone
+    from invgnn.training.tasks import Task
+    from invgnn.watermark.mark import Watermark
 
 EXAMPLES = """\b
 Examples:
@@ -67,12 +67,12 @@ def embed(
             metavar="WEIGHT", help="Weight of the mark's loss beside the task's. Default: the mark's."
         ),
     ] = None,
-    soft: Annotated[
+    no_weight_scaling: Annotated[
         bool,
         typer.Option(
-            "--soft",
-            help="Leave weights before norms as small as training left them, for customers who fine-tune; "
-            "less of the mark outlasts it.",
+            "--no-weight-scaling",
+            help="Leave the weights before norms as training left them, for customers who fine-tune; less "
+            "of the mark survives fine-tuning.",
         ),
     ] = False,
     seed: Annotated[
@@ -96,7 +96,7 @@ def embed(
     loss = task_loss + mark.loss(model). A model with norms is left stiff: the same function with large
     weights, which fine-tuning turns less.
 
-    For a mark with a second channel the model first learns its task alone, and in the end the mark's
+    For a mark with a score channel the model first learns its task alone, and in the end the mark's
     file is written anew: from then on it remembers what the model said before it was marked. Back it
     up again, and publish its new digest.
     """
@@ -113,19 +113,19 @@ def embed(
     from dataclasses import replace
     from functools import partial
 
-    from invgnn.models import save_model
-    from invgnn.tasks import load_task, new_model, parse_setting
-    from invgnn.training import planned, train
-    from invgnn.verdict import verify
-    from invgnn.watermark import Watermark
+    from invgnn.audit.verify import verify
+    from invgnn.nn.model_file import save_model
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import planned, train
+    from invgnn.watermark.mark import Watermark
 
     name, backbone = parse_setting(task)
     held = Watermark.load(mark, passphrase)
     drawn = held.recipe
     if beta is not None:
         held = held.replace(recipe=replace(held.recipe, beta=beta))
-    if soft:
-        held = held.replace(recipe=replace(held.recipe, stiff=None))
+    if no_weight_scaling:
+        held = held.replace(recipe=replace(held.recipe, weight_scale=None))
     loaded = load_task(name, seed)
     _check_mark(held, loaded, mark)
     model = new_model(loaded, backbone, seed)
@@ -136,19 +136,19 @@ def embed(
         return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed, trained=start is not None)
     assert output is not None  # noqa: S101 -- checked above, before anything was loaded
     learn = partial(train, model, loaded, epochs=epochs, lr=rate, seed=seed)
-    first = held.function is not None and held.memory is None
+    first = held.score_channel is not None and held.baseline is None
     if first:
         check_output(mark, overwrite=True)
-        held.remember(model, loaded.data).channel(loaded.data)  # what cannot be done fails now
+        held.with_baseline(model, loaded.data).channel(loaded.data)  # what cannot be done fails now
         if not start:
             with progress("training without the mark", epochs) as tick:
                 learn(progress=lambda done, total: tick(1))
-        held = held.remember(model, loaded.data)
+        held = held.with_baseline(model, loaded.data)
     known = {"trained": start is not None}
     with progress("training", planned(loaded, held, epochs, **known)) as tick:
         history = learn(held, progress=lambda done, total: tick(1), **known)
-    verdict = verify(model, held, data=loaded.data if held.function else None)
-    matches = {level["access"]: level.get("t") for level in verdict.levels}
+    verdict = verify(model, held, data=loaded.data if held.score_channel else None)
+    matches = {level["access"]: level.get("matches") for level in verdict.levels}
     about = {"task": task, "seed": seed, "test_accuracy": history.test_acc}
     if first:
         _rewrite(mark, held.replace(recipe=drawn), passphrase)
@@ -170,9 +170,9 @@ def embed(
 
 def _rewrite(path: Path, mark: Watermark, passphrase: str | None) -> None:
     """Put a mark that has learnt to remember in the place of the same one that did not."""
-    from invgnn.watermark import Watermark
+    from invgnn.watermark.mark import Watermark
 
-    if Watermark.load(path, passphrase).memory is not None:
+    if Watermark.load(path, passphrase).baseline is not None:
         raise FileError(
             f"{path} remembers another model by now, which was taught at the same time",
             "draw a mark of its own for this model",
@@ -182,7 +182,7 @@ def _rewrite(path: Path, mark: Watermark, passphrase: str | None) -> None:
 
 
 def _pilot(model: Backbone, task: Task, mark: Watermark, **options: Any) -> Any:
-    from invgnn.preflight import pilot_total, preflight
+    from invgnn.training.preflight import pilot_total, preflight
 
     total = pilot_total(task, mark, options["epochs"], trained=options["trained"])
     with progress("pilot", total) as tick:
@@ -202,7 +202,7 @@ def _check_mark(held: Watermark, task: Task, path: Path) -> None:
 
 def _load_start(path: Path, fresh: Backbone, task: str) -> Backbone:
     """A trained model, if it has the kind and the widths of a fresh one."""
-    from invgnn.models import load_model
+    from invgnn.nn.model_file import load_model
 
     model = cast("Backbone", load_model(path))
     differ = [

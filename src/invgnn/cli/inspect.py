@@ -34,12 +34,12 @@ def inspect(
     class columns in another order are told. Of a model you see architecture, weights and how it was made.
     A secret is never shown. The file is checked against its digest; nothing in it is run.
     """
-    from invgnn import files
+    from invgnn.storage import container
 
-    seen = files.peek(file)
+    seen = container.peek(file)
     body, digest, tensors = seen.get("body"), seen.get("digest"), seen.get("tensors")
     if unseal and seen["sealed"]:
-        held = files.read(file, seen["kind"], passphrase=find_passphrase(file, passphrase_file))
+        held = container.read(file, seen["kind"], passphrase=find_passphrase(file, passphrase_file))
         body, digest = held.body, held.digest
         tensors = {n: {"dtype": str(t.dtype), "shape": list(t.shape)} for n, t in held.tensors.items()}
     record = {
@@ -67,8 +67,8 @@ def _mark(body: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
         "levels": [record.get("access") for record in records],
         "classes": classes,
         "labels_kept": "labels" in tensors,
-        "second_channel": known.get("function"),
-        "remembers_a_model": "before" in tensors,
+        "score_channel": known.get("function"),
+        "baseline": "before" in tensors,
     }
 
 

@@ -27,8 +27,8 @@ from invgnn.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from invgnn.edits import Edit
-    from invgnn.stress import Row
+    from invgnn.attacks.edits import Edit
+    from invgnn.stress_test.rows import Row
 
 EXAMPLES = """\b
 Examples:
@@ -90,18 +90,18 @@ def stress(
         check_output(csv, overwrite=True)
     passphrase = open_passphrase(mark, passphrase_file)
 
-    from invgnn.null import check_alpha
-    from invgnn.report.stress import outcomes, write_stress
-    from invgnn.stress import Ledger
-    from invgnn.stress import stress as run
-    from invgnn.watermark import Watermark
+    from invgnn.stats.laws import check_alpha
+    from invgnn.stress_test.page import outcomes, write_stress
+    from invgnn.stress_test.run import stress as run
+    from invgnn.stress_test.table import StressTable
+    from invgnn.watermark.mark import Watermark
 
     check_alpha(alpha)
     held, loaded = Watermark.load(mark, passphrase), load_named(task, seed)
     owned = load_for(loaded, model)
     licensed = [] if second is None else [load_for(loaded, second)]
     changes = _chosen(licensed, only, quick)
-    ledger = None if csv is None else Ledger(csv, owned, held, loaded, *licensed, alpha=alpha)
+    ledger = None if csv is None else StressTable(csv, owned, held, loaded, *licensed, alpha=alpha)
     rows: list[Row] = [] if ledger is None else ledger.read()
     done = {row.change for row in rows}
     if done:
@@ -136,7 +136,7 @@ def stress(
 
 def _chosen(licensed: Sequence[Any], only: str | None, quick: bool) -> list[Edit]:
     from invgnn.attacks.registry import pick_all
-    from invgnn.stress import every_change, is_quick
+    from invgnn.stress_test.run import every_change, is_quick
 
     changes = every_change(*licensed)
     if only is not None:
@@ -157,12 +157,12 @@ def _said(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    from invgnn.verdict import floor_bits
+    from invgnn.audit.verdict import floor_bits
 
     accesses = [found.access for found in rows[0].found]
     width = max(len(row.change) for row in rows)
     heads = "".join(f"  {access:>10} bits  {'T/m (T-tau)':>13}" for access in accesses)
-    leans = any(found.function is not None for found in rows[0].found)
+    leans = any(found.score_channel is not None for found in rows[0].found)
     lines = [f"{'change':<{width}}  accuracy{heads}{'  function bits' if leans else ''}"]
     for row in rows:
         if row.accuracy is None:
@@ -171,9 +171,11 @@ def _table(rows: Sequence[Row]) -> str:
         cells = [f"{row.change:<{width}}  {row.accuracy:>8.3f}"]
         for access in accesses:
             at = row.at(access)
-            counts = "" if at is None else f"{at.t}/{at.m} ({at.headroom:+d})"
+            counts = "" if at is None else f"{at.matches}/{at.m} ({at.headroom:+d})"
             cells.append(f"{'-' if at is None else floor_bits(at.evidence):>15}  {counts:>13}")
-        function = next((found.function for found in row.found if found.function is not None), None)
+        function = next(
+            (found.score_channel for found in row.found if found.score_channel is not None), None
+        )
         cells += [] if function is None else [f"{floor_bits(function):>13}"]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

@@ -49,7 +49,7 @@ def threshold(
     This plans for counting matches alone. verify weighs the size of the answers too, and asks for 80
     bits of evidence before it says owned.
     """
-    from invgnn import null as nulls
+    from invgnn.stats import null as nulls
 
     made = {"hoeffding": nulls.hoeffding, "paper": nulls.paper}
     if null not in nulls.NULLS:
@@ -59,7 +59,7 @@ def threshold(
     if not 0 <= rho0 <= 1:
         raise ParameterError(f"rho0 is {rho0}", "give a correlation from 0 to 1")
     law = made[null](rho0) if null in made else nulls.NULLS[null]
-    tau = law.tau(m, alpha)
+    tau = law.threshold(m, alpha)
 
     def smallest(accuracy: float) -> int | None:
         try:
@@ -72,7 +72,7 @@ def threshold(
         "alpha": alpha,
         "null": null,
         "rho0": rho0 if null in made else None,
-        "tau": tau,
+        "threshold": tau,
         "reachable": tau <= m,
         "true_alpha": law.true_alpha(m, tau),
         "key": key,
@@ -85,7 +85,7 @@ def threshold(
 
 
 def _words(record: dict[str, Any]) -> str:
-    m, tau = record["m"], record["tau"]
+    m, tau = record["m"], record["threshold"]
     asked = f"{tau} of {m} bits must match" if tau <= m else f"even {m} of {m} matching bits are not enough"
     valid = "valid" if record["valid"] else "NOT VALID"
     lines = [

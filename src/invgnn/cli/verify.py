@@ -25,7 +25,7 @@ from invgnn.cli.console import (
 from invgnn.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from invgnn.verdict import Verdict
+    from invgnn.audit.verdict import Verdict
 
 EXAMPLES = """\b
 Exit codes:
@@ -95,11 +95,11 @@ def verify(
         str | None,
         typer.Option(
             metavar="TASK",
-            help="For a mark with a second channel: the task that it was drawn from, with the same --seed.",
+            help="For a mark with a score channel: the task that it was drawn from, with the same --seed.",
         ),
     ] = None,
     seed: Seed = 41,
-    tried: Annotated[
+    suspects: Annotated[
         int,
         typer.Option(
             metavar="N", min=1, help="How many suspects you have read with this mark; costs log2 N bits."
@@ -129,8 +129,8 @@ def verify(
         check_output(report, overwrite)
     passphrase = open_passphrase(mark, passphrase_file)
 
-    from invgnn.verdict import verify as judge
-    from invgnn.watermark import Watermark
+    from invgnn.audit.verify import verify as judge
+    from invgnn.watermark.mark import Watermark
 
     held = Watermark.load(mark, passphrase)
     verdict = judge(
@@ -141,11 +141,11 @@ def verify(
         access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
         controls=[_load(path, architecture) for path in control or ()],
         code_from=code_from,  # type: ignore[arg-type]  # checked by verify
-        tried=tried,
+        suspects=suspects,
         with_answers=answers or report is not None,
     )
     if report is not None:
-        from invgnn.report import write_report
+        from invgnn.audit.report import write_report
 
         words = ["--mark", mark, "--model", model, "--alpha", f"{alpha:g}"]
         words += ["--access", access] if access else []
@@ -153,7 +153,7 @@ def verify(
         words += ["--code-from", code_from] if code_from != "auditor" else []
         words += [word for path in control or () for word in ("--control", path)]
         words += ["--task", task, "--seed", seed] if task else []
-        words += ["--tried", tried]
+        words += ["--suspects", suspects]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)
     record = verdict.to_json(private=answers)  # a report asks for them too
@@ -173,19 +173,19 @@ def _between(verdict: Verdict) -> str:
 def _data(task: str | None, seed: int) -> Any:
     if task is None:
         return None
-    from invgnn.tasks import load_task
+    from invgnn.training.tasks import load_task
 
     return load_task(task.partition("/")[0], seed).data
 
 
 def _load(path: Path, architecture: str | None) -> Any:
     """A file of ours as it is, for `verify` to rebuild; weights alone in the architecture that is given."""
-    from invgnn import files
-    from invgnn.models import load_model
-    from invgnn.provenance import require_plain
+    from invgnn.audit.provenance import require_plain
+    from invgnn.nn.model_file import load_model
+    from invgnn.storage import container
 
     try:
-        ours = files.peek(path)["kind"] == "model"
+        ours = container.peek(path)["kind"] == "model"
     except FileError as error:
         if architecture is None:
             advice = "if it holds weights alone, give --architecture MODULE:FUNCTION"

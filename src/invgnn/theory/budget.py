@@ -12,9 +12,9 @@ from typing import Literal
 
 from torch import nn
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Floats
+from invgnn.graphs.disjoint_union import Floats
+from invgnn.stats import laws, null
 from invgnn.theory.margins import drift
 from invgnn.theory.mixing import weakening
 from invgnn.theory.statement import Assumption, Standing, Statement
@@ -49,8 +49,8 @@ def eps_err(m: int, alpha: float, rho0: float = null.RHO0, form: Form = "correct
     Under H0 the mean match is 1/2, so the deviation sqrt(ln(1/alpha) / (2 (1 - c) m)) is what eps_err
     falls short of 1/2 by. The paper's formula takes the deviation itself.
     """
-    null.check_m(m)
-    null.check_alpha(alpha)
+    laws.check_m(m)
+    laws.check_alpha(alpha)
     deviation = math.sqrt(-math.log(alpha) / (2 * (1 - weakening(rho0)) * m))
     return deviation if form == "paper" else 0.5 - deviation
 
@@ -90,7 +90,7 @@ def beta_fn_bound(
 
 
 def _hoeffding(m: int, deviation: float, c: float) -> float:
-    null.check_m(m)
+    laws.check_m(m)
     return math.exp(-2 * (1 - c) * m * deviation**2)
 
 

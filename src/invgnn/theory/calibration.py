@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from invgnn.carriers import Reference
-from invgnn.graphs import Graphs
-from invgnn.perception import attach_head
-from invgnn.randomness import seeded
-from invgnn.recipe import Recipe
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.perception import attach_head
+from invgnn.nn.rng import seeded
 from invgnn.secret import Secret, public_stream
-from invgnn.tasks import Task, load_task, new_model, parse_setting
 from invgnn.theory.imperceptibility import Imperceptibility, beta_max, check_theorem
 from invgnn.theory.lipschitz import BUFFER, Lipschitz, perception_norms
 from invgnn.theory.neighbourhood import State, TaskLoss, place_of, squared, survey
 from invgnn.theory.outcome import Calibration, Plan, Trial
-from invgnn.training import train
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import Task, load_task, new_model, parse_setting
+from invgnn.training.trainer import train
+from invgnn.watermark.carriers import Reference
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 
 Tick = Callable[[int], None]
 Stage = Callable[[str, int], AbstractContextManager[Tick]]
@@ -117,11 +117,11 @@ class _Work:
         mark = self.mark.replace(recipe=replace(self.mark.recipe, beta=beta))
         options: dict[str, Any] = {"epochs": plan.marked, "lr": plan.lr, "seed": plan.seed + 1}
         history = train(twin, self.task, mark, progress=lambda done, total: tick(1), **options)
-        found = mark.weigh(mark.read(twin))
+        found = mark.evidence(mark.read(twin))
         return Trial(
             val_acc=history.best_val_acc,
             test_acc=history.test_acc,
-            t=found.t,
+            matches=found.matches,
             m=mark.m,
             bits=found.bits() if mark.context["key"] == "keyed" else None,
             alpha=plan.alpha,
@@ -160,7 +160,9 @@ class _Work:
 
 def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
     key: Any = "plain" if plan.access == "perception" else "keyed"
-    recipe = Recipe(loss="mse", guard=False, wait=0, after=False, stiff=None)
+    recipe = Recipe(
+        loss="mse", gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
+    )
     secret = Secret(public_stream("calibration", setting, plan.seed).bytes(32))
     return Watermark.draw(secret, reference, m=plan.m, access=plan.access, key=key, recipe=recipe)
 

@@ -7,16 +7,16 @@ from itertools import pairwise
 
 from torch import nn
 
-from invgnn.edits import Distil, Edit, FineTune, Prune
+from invgnn.attacks.edits import Distil, Edit, FineTune, Prune
 from invgnn.errors import ParameterError
-from invgnn.graphs import Floats
-from invgnn.reading import Access
-from invgnn.tasks import Task
+from invgnn.graphs.disjoint_union import Floats
+from invgnn.readout.reading import Access
 from invgnn.theory.budget import DISTILLED, PRUNED, Budget, c_distill, c_prune
 from invgnn.theory.margins import drift, squash
 from invgnn.theory.robustness import FITTED, LOCAL, distance, steepest
 from invgnn.theory.statement import Statement
-from invgnn.watermark import Watermark
+from invgnn.training.tasks import Task
+from invgnn.watermark.mark import Watermark
 
 PRUNED_FIRST = 0.5
 """The share pruned before the paper's sweep of students."""

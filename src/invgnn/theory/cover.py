@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools
+from invgnn.graphs.disjoint_union import Bools
 from invgnn.theory.statement import Assumption, Statement
 
 TOLERANCE = 1e-6  # of the solver, on values that are whole numbers if solved exactly

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import t as student
 
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools, Floats
+from invgnn.graphs.disjoint_union import Bools, Floats
 from invgnn.theory.statement import Assumption, Statement
 
 HUBER = 1.345  # standard deviations: 95 % as efficient as least squares where errors are normal

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from invgnn.errors import ParameterError
-from invgnn.graphs import Floats
+from invgnn.graphs.disjoint_union import Floats
 from invgnn.theory.cover import EXACT, TOLERANCE
 from invgnn.theory.removal import Removal, removes
 from invgnn.theory.statement import Assumption, Statement
@@ -25,8 +25,8 @@ class Fewest(Statement):
     """The change with the fewest parameters that leaves T below tau, and the least number proved."""
 
     delta: Floats
-    t: int
-    tau: int
+    matches: int
+    threshold: int
     least: int
 
     @property

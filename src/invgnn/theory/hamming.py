@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Floats, Ints
+from invgnn.graphs.disjoint_union import Floats, Ints
+from invgnn.stats import laws
 from invgnn.theory.statement import Assumption, Statement
 
 INDEPENDENT = Assumption("the two keys were drawn independently")
@@ -43,7 +43,7 @@ class HammingLaw(Statement):
     quota: bool = False
 
     def __post_init__(self) -> None:
-        null.check_m(self.m)
+        laws.check_m(self.m)
         if self.p is not None:
             differ(self.p)
         if self.quota and (self.p is None or not 0 < self.p < 1):
@@ -74,7 +74,7 @@ class HammingLaw(Statement):
         if self.quota:
             return min(0.0, math.log(self._quota[: h + 1].sum()))
         if self.p is None:
-            return null.log_p_matches(self.m - h, self.m, self.m // 2)
+            return laws.log_p_matches(self.m - h, self.m, self.m // 2)
         terms = binom.logpmf(np.arange(min(h, self.m) + 1), self.m, self.q)
         return min(0.0, float(logsumexp(terms)))
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.errors import ParameterError
-from invgnn.forward import observe, politely, to_batch, unwrap, weight_of
-from invgnn.graphs import Floats, Graphs
-from invgnn.reading import Reading, answer, natural_spread
-from invgnn.recipe import in_nats, standardise
+from invgnn.graphs.disjoint_union import Floats, Graphs
+from invgnn.nn.forward import evaluation_mode, observe, to_batch, unwrap, weight_of
+from invgnn.readout.reading import Reading, answer, natural_spread, standardise
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.watermark.losses import in_nats
+from invgnn.watermark.mark import Watermark
 
 BUFFER = 0.12  # the paper's
 CHUNK = 32  # graphs of one forward pass: a backward pass per graph goes through all of them
@@ -79,7 +79,7 @@ def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading
 
 def perceived(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading | None = None) -> Floats:
     """The same as plain numbers, the model in evaluation mode and left as found."""
-    with politely(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         return np.asarray(perceive(model, mark, graphs, reading).double().cpu().numpy())
 
 
@@ -104,7 +104,7 @@ def perception_norms(
     weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     found = []
     for part in _chunks(graphs):
-        with politely(model):
+        with evaluation_mode(model):
             norms = jacobian_norms(perceive(model, mark, part, reading), weights)
         found.append(norms.cpu().numpy())
         if progress:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools, Floats
-from invgnn.query import Answers
-from invgnn.ranks import as_answers, as_bits
+from invgnn.graphs.disjoint_union import Bools, Floats
+from invgnn.readout.answers import Answers
+from invgnn.stats import laws, null
+from invgnn.stats.rank_sum import as_answers, as_bits
 from invgnn.theory.statement import Assumption, Statement
 
 Rule = Literal["threshold", "median"]
@@ -48,7 +48,7 @@ def as_key(bits: ArrayLike, answers: int) -> Bools:
     """You get the bits as a balanced key for so many answers, or an error: p-values know no other."""
     w = as_bits(bits)
     _check_pair(answers, w.size)
-    null.check_m(w.size)
+    laws.check_m(w.size)
     if 2 * int(w.sum()) != w.size:
         advice = "the exact law is that of balanced keys; draw one"
         raise ParameterError(f"the key has {int(w.sum())} ones among {w.size} bits", advice)
@@ -67,7 +67,7 @@ def kappa_signed(s: ArrayLike, bits: ArrayLike) -> float:
 
 def headroom(t: int, m: int, alpha: float = 1e-6, law: null.Null = null.EXACT) -> int:
     """You get T - tau: how many matches may still be lost (the paper's other kappa_marg)."""
-    return int(t) - law.tau(m, alpha)
+    return int(t) - law.threshold(m, alpha)
 
 
 def drift(before: ArrayLike, after: ArrayLike) -> float:
@@ -95,13 +95,13 @@ class Certificate(Statement):
     rule: Rule
     gamma: float
     m: int
-    t: int
+    matches: int
     log_p: float
 
     @property
     def bits(self) -> float:
         """Evidence in T that must be left."""
-        return null.evidence_bits(self.log_p)
+        return laws.evidence_bits(self.log_p)
 
 
 def certify(s: ArrayLike, bits: ArrayLike, gamma: float, threshold: float = 0.5) -> Certificate:
@@ -143,7 +143,7 @@ def worst_log_p(lost: int, false: int, m: int) -> float:
     one (as many hits are easier to reach) and falls with a further right one (one more hit from one more
     draw): the corner where everything allowed went wrong is the worst.
     """
-    return null.log_p_matches(m - lost - false, m, m // 2 - lost + false)
+    return laws.log_p_matches(m - lost - false, m, m // 2 - lost + false)
 
 
 def _check_pair(answers: int, bits: int) -> None:

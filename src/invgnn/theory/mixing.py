@@ -11,12 +11,12 @@ from scipy.stats import t as student
 from torch import nn
 
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools, Floats, Graphs
-from invgnn.null import empirical_p
+from invgnn.graphs.disjoint_union import Bools, Floats, Graphs
+from invgnn.stats.evidence import empirical_p
 from invgnn.theory.lipschitz import perceived
 from invgnn.theory.portrait import portrait
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.watermark.mark import Watermark
 
 WEAK = 1e-3  # what the paper asks of ρ₀
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from invgnn.batches import Collated
-from invgnn.forward import call, politely
-from invgnn.tasks import Task
+from invgnn.nn.forward import call, evaluation_mode
 from invgnn.theory.curvature import Curvature, curvature
+from invgnn.training.batching import Collated
+from invgnn.training.tasks import Task
 
 State = Mapping[str, Tensor]
 
@@ -32,7 +32,7 @@ class TaskLoss:
     def __call__(self, model: nn.Module) -> tuple[float, dict[str, Tensor]]:
         """The loss of a model and its gradient, by name, for the parameters that the task uses."""
         weights = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        with politely(model):
+        with evaluation_mode(model):
             loss = cross_entropy(call(model, self.batch)[self.rows], self.batch.y[self.rows])
             found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
         pairs = zip(weights, found, strict=True)

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.reading import Access
+from invgnn.readout.reading import Access
+from invgnn.stats import null
 from invgnn.theory.curvature import Curvature
 from invgnn.theory.imperceptibility import Imperceptibility, beta_max
 from invgnn.theory.lipschitz import Lipschitz
@@ -68,7 +68,7 @@ class Trial:
 
     val_acc: float
     test_acc: float
-    t: int
+    matches: int
     m: int
     bits: float | None
     alpha: float
@@ -87,7 +87,7 @@ class Trial:
     def found_at(self, alpha: float) -> bool:
         """Whether the evidence, or T where there is none, suffices at a level."""
         if self.bits is None:
-            return self.t >= null.NULLS["exact"].tau(self.m, alpha)
+            return self.matches >= null.NULLS["exact"].threshold(self.m, alpha)
         return self.bits >= -math.log2(alpha)
 
     def record(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Trial:
             "beta": self.beta,
             "val_acc": self.val_acc,
             "test_acc": self.test_acc,
-            "t": self.t,
+            "t": self.matches,
         }
         row |= {"m": self.m, "evidence_bits": self.bits, "embedded": self.embedded}
         row |= {name: getattr(theorem, name) for name in ("gap", "gradient", "pull", "distance", "radius")}

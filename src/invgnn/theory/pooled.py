@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Ints
+from invgnn.graphs.disjoint_union import Ints
+from invgnn.stats import laws
+from invgnn.stats.evidence import decode
 from invgnn.theory.intervals import Share, bound_share
 from invgnn.theory.statement import Assumption, Statement
 
@@ -35,7 +36,7 @@ class PooledNull(Statement):
     ones: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        null.check_m(self.m)
+        laws.check_m(self.m)
         if not self.ones or not all(0 <= a <= self.m for a in self.ones):
             raise ParameterError(
                 f"{len(self.ones)} models with ones outside 0 to {self.m}, or no model",
@@ -46,7 +47,7 @@ class PooledNull(Statement):
     @classmethod
     def of(cls, answers: Iterable[ArrayLike], threshold: float | None = None) -> PooledNull:
         """You get the pool of models that gave these answers, one row of m numbers each."""
-        said = [null.decode(row, threshold) for row in answers]
+        said = [decode(row, threshold) for row in answers]
         if len({row.size for row in said}) != 1:
             raise ParameterError(
                 "models answered different numbers of carriers, or none did", "ask all alike"
@@ -56,23 +57,23 @@ class PooledNull(Statement):
     def log_tail(self, t: int) -> float:
         """You get log Pr[T >= t].
 
-        Guarantee: exact up to rounding. It speaks of models like these: `exact` in `invgnn.null`
+        Guarantee: exact up to rounding. It speaks of models like these: `exact` in `invgnn.stats.null`
         conditions on the suspect's own count of ones and assumes nothing of the kind.
         """
         count = Counter(self.ones)
-        tails = [null.log_p_matches(t, self.m, a) for a in count]
+        tails = [laws.log_p_matches(t, self.m, a) for a in count]
         return float(logsumexp(tails, b=list(count.values()))) - math.log(len(self.ones))
 
-    def tau(self, alpha: float) -> int:
+    def threshold(self, alpha: float) -> int:
         """You get the smallest t with Pr[T >= t] <= alpha; m + 1 if no match count is that rare."""
-        null.check_alpha(alpha)
+        laws.check_alpha(alpha)
         # The tail falls with t, so its negative is sorted.
         return bisect_left(range(self.m + 1), -math.log(alpha), key=lambda t: -self.log_tail(t))
 
     def simulate(self, trials: int, rng: np.random.Generator) -> Trials:
         """You get the match counts of `trials` independent draws of a model and a key.
 
-        Memory stays at one block of draws, whatever the number of trials.
+        Baseline stays at one block of draws, whatever the number of trials.
         """
         if trials < 1:
             raise ParameterError(f"{trials} trials", "draw at least one")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from invgnn.counts import clustering, degrees, motifs, triangles
 from invgnn.errors import ParameterError
-from invgnn.graphs import Floats, Graphs, Ints, sum_runs
+from invgnn.graphs.disjoint_union import Floats, Graphs, Ints, sum_runs
+from invgnn.graphs.statistics import clustering, degrees, motifs, triangles
 
 ORDERS = range(1, 9)
 QUANTILES = np.linspace(0, 1, 11)

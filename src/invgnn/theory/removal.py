@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools, Floats, Ints
-from invgnn.perception import PerceptionHead
+from invgnn.graphs.disjoint_union import Bools, Floats, Ints
+from invgnn.nn.perception import PerceptionHead
 from invgnn.theory.cover import SetCover
 
 

@@ -10,16 +10,13 @@ from typing import Any
 
 from torch import nn
 
-from invgnn import null
-from invgnn.batches import accuracy
-from invgnn.edits import Edit, Prune
-from invgnn.forward import observe, politely, unwrap, weight_of
-from invgnn.graphs import Floats
-from invgnn.query import Answers
-from invgnn.reading import Access, answer
-from invgnn.recipe import standardise
-from invgnn.tasks import Task
-from invgnn.teaching import batch_like
+from invgnn.attacks.edits import Edit, Prune
+from invgnn.graphs.disjoint_union import Floats
+from invgnn.nn.forward import evaluation_mode, observe, unwrap, weight_of
+from invgnn.readout.answers import Answers
+from invgnn.readout.reading import Access, answer, standardise
+from invgnn.stats import null
+from invgnn.stats.evidence import decode, matches
 from invgnn.theory.budget import PRUNED, Budget, Sweep, c_distill, c_prune
 from invgnn.theory.lipschitz import jacobian_norms
 from invgnn.theory.margins import (
@@ -34,7 +31,9 @@ from invgnn.theory.margins import (
     squash,
 )
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.training.batching import accuracy
+from invgnn.training.tasks import Task
+from invgnn.watermark.mark import Watermark
 
 LOCAL = Assumption("the slope at the marked model bounds the slope all the way to the edited one")
 FITTED = Assumption("an edit drifts no further than the worst of the sweep the constant was fitted to")
@@ -72,7 +71,7 @@ class Row:
     edit: str
     gamma: float
     certain: int
-    t: int
+    matches: int
     certain_at_half: int
     t_at_half: int
     headroom: int
@@ -96,8 +95,8 @@ class Robustness(Statement):
 
     access: str
     m: int
-    t: int
-    tau: int
+    matches: int
+    threshold: int
     headroom: int
     kappa_unsigned: float
     kappa_signed: float
@@ -132,12 +131,12 @@ def robustness_constants(
     row = partial(_row, mark=mark, task=task, before=before, alpha=alpha)
     rows = [row(repr(edit), net, slopes.of(edit, model, net)) for edit, net in _edited(edits, model, task)]
     rows += [row(f"distil, {pi:.0%} without teacher", net, slopes.of_student(pi)) for pi, net in students]
-    t, s = mark.weigh(before).t, squash(before)
+    t, s = mark.evidence(before).matches, squash(before)
     return Robustness(
         access=before.reading.access,
         m=mark.m,
-        t=t,
-        tau=null.EXACT.tau(mark.m, alpha),
+        matches=t,
+        threshold=null.EXACT.threshold(mark.m, alpha),
         headroom=headroom(t, mark.m, alpha),
         kappa_unsigned=kappa_unsigned(s),
         kappa_signed=kappa_signed(s, mark.bits),
@@ -184,16 +183,16 @@ def _row(
     alpha: float,
 ) -> Row:
     after = mark.read(edited, before.reading.access)
-    found, old, new = mark.weigh(after), squash(before), squash(after)
+    found, old, new = mark.evidence(after), squash(before), squash(after)
     gamma = drift(old, new)
     return Row(
         edit=name,
         gamma=gamma,
-        certain=certificate(mark, before, after).t,
-        t=found.t,
-        certain_at_half=certify(old, mark.bits, gamma).t,
-        t_at_half=null.matches(null.decode(new, 0.5), mark.bits),
-        headroom=headroom(found.t, mark.m, alpha),
+        certain=certificate(mark, before, after).matches,
+        matches=found.matches,
+        certain_at_half=certify(old, mark.bits, gamma).matches,
+        t_at_half=matches(decode(new, 0.5), mark.bits),
+        headroom=headroom(found.matches, mark.m, alpha),
         evidence=found.bits(),
         accuracy=accuracy(edited, task, task.test),
         budget=replace(budget, gamma=gamma),
@@ -225,8 +224,8 @@ def steepest(model: nn.Module, mark: Watermark, access: Access | None = None) ->
     reading = mark.reading(access)
     if reading.access == "labels":
         return math.inf
-    batch = batch_like(mark, mark.carriers, weight_of(model), keep=True)
-    with politely(model):
+    batch = mark.batches.with_ordinary(None, weight_of(model))
+    with evaluation_mode(model):
         seen = observe(model, batch, reading.layer if reading.hidden else None, mark.forward)
         told = answer(seen, reading, mark.direction, unwrap(model))
         s = told[: mark.m]

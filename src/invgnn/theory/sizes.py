@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from invgnn import null
-from invgnn.null import NULLS, Null
+from invgnn.stats import null
+from invgnn.stats.null import NULLS, Null
 from invgnn.theory.statement import Assumption, Statement
 
 PAPER_TABLE = {64: 42, 96: 68, 128: 94, 192: 150}
@@ -30,14 +30,14 @@ class Threshold(Statement):
     null: str
     m: int
     alpha: float
-    tau: int
+    threshold: int
     true_alpha: float
     worst_alpha: float
     iid_alpha: float
 
     @property
     def tolerated(self) -> float:
-        return (self.m - self.tau) / self.m
+        return (self.m - self.threshold) / self.m
 
     @property
     def sound(self) -> bool:
@@ -63,7 +63,7 @@ def thresholds(
 
     Guarantee: `true_alpha` and `worst_alpha` are exact for every row, whatever its null claims.
     """
-    return [threshold(law.name, m, law.tau(m, alpha), alpha, law) for law in nulls for m in ms]
+    return [threshold(law.name, m, law.threshold(m, alpha), alpha, law) for law in nulls for m in ms]
 
 
 def paper_table(alpha: float = 1e-6) -> list[Threshold]:
@@ -98,7 +98,7 @@ def sizes(
 
 def _size(law: Null, alpha: float, accuracy: float, power: float) -> Size:
     m = null.smallest_m(alpha, accuracy, power, law)
-    row = threshold(law.name, m, law.tau(m, alpha), alpha, law)
-    reached = null.power(m, row.tau, accuracy)
+    row = threshold(law.name, m, law.threshold(m, alpha), alpha, law)
+    reached = null.power(m, row.threshold, accuracy)
     independent = Assumption("bits are read right independently of each other")
     return Size(accuracy, reached, row, assumptions=(*row.assumptions, independent))

@@ -23,13 +23,13 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtr, ndtri
 from torch import Tensor, nn
 
-from invgnn import null
 from invgnn.errors import ParameterError, SuspectError
-from invgnn.graphs import Floats
-from invgnn.query import Answers
-from invgnn.reading import Access
+from invgnn.graphs.disjoint_union import Floats
+from invgnn.readout.answers import Answers
+from invgnn.readout.reading import Access
+from invgnn.stats import laws
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.watermark.mark import Watermark
 
 Said = TypeVar("Said")
 DRAWS = 200
@@ -120,7 +120,7 @@ def read_noisy(
 
 def noisy_log_p(mark: Watermark, seen: Iterable[Answers | None]) -> Floats:
     """You get the log p of the mark's own statistic at every noise draw, NaN at an unreadable one."""
-    return np.array([math.nan if answers is None else mark.weigh(answers).log_p for answers in seen])
+    return np.array([math.nan if answers is None else mark.evidence(answers).log_p for answers in seen])
 
 
 def median_log_p(log_ps: Floats) -> float:
@@ -170,7 +170,7 @@ class SmoothedEvidence(Statement):
         enough = lower_share(np.arange(1, draws + 1), draws, self.delta) >= needed
         if not enough.any():
             return 0.0
-        return null.evidence_bits(float(_sorted(self.log_ps)[enough.argmax()]) + _paid(self.reads))
+        return laws.evidence_bits(float(_sorted(self.log_ps)[enough.argmax()]) + _paid(self.reads))
 
     def radius(self, alpha: float) -> float:
         """The largest radius at which p <= alpha is certified; below 0 if it is not even at 0."""

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.nn.utils import vector_to_parameters
 
-from invgnn import null
-from invgnn.batches import Collated, accuracy, batches
 from invgnn.errors import ParameterError
-from invgnn.forward import call, unwrap
-from invgnn.randomness import seeded
-from invgnn.tasks import Task
+from invgnn.nn.forward import call, unwrap
+from invgnn.nn.rng import seeded
+from invgnn.stats import null
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.training.batching import Collated, accuracy, batches
+from invgnn.training.tasks import Task
+from invgnn.watermark.mark import Watermark
 
 Goal = Literal["matches", "evidence"]
 BATCH = 128
@@ -54,8 +54,8 @@ class Theft(Statement):
     changed: int
     parameters: int
     reach: float
-    tau: int
-    t: tuple[int, int]
+    threshold: int
+    matches: tuple[int, int]
     bits: tuple[float, float]
     acc: tuple[float, float]
 
@@ -68,7 +68,7 @@ class Theft(Statement):
         verb = "suffice" if self.found else "do not suffice"
         return (
             f"{self.changed} of {self.parameters} parameters ({self.share:.2%}) {verb}: "
-            f"T {self.t[0]} → {self.t[1]} (tau {self.tau}), "
+            f"T {self.matches[0]} → {self.matches[1]} (tau {self.threshold}), "
             f"evidence {self.bits[0]:.1f} → {self.bits[1]:.1f} bits, "
             f"accuracy {self.acc[0]:.1%} → {self.acc[1]:.1%}"
         )
@@ -98,7 +98,7 @@ def steal(
             f"goal {goal!r}, reach {reach}, {steps} steps", "see invgnn.theory.thief.steal"
         )
     mark = mark.replace(recipe=replace(mark.recipe, ratio=None, every=1, beta=1.0))
-    victim, tau = copy.deepcopy(unwrap(model)).eval(), null.EXACT.tau(mark.m, alpha)
+    victim, tau = copy.deepcopy(unwrap(model)).eval(), null.EXACT.threshold(mark.m, alpha)
     allowed = reach * typical(victim)
     order = (gradient(victim, mark.loss(victim)).abs() * allowed).argsort(descending=True, stable=True)
     held = Collated(task.graphs) if task.level == "graph" else None
@@ -127,8 +127,8 @@ def steal(
         changed=k,
         parameters=len(order),
         reach=reach,
-        tau=tau,
-        t=(t, t_left),
+        threshold=tau,
+        matches=(t, t_left),
         bits=(bits, bits_left),
         acc=acc,
         assumptions=(GREEDY,),
@@ -164,8 +164,8 @@ def rob(
 
 def strength(model: nn.Module, mark: Watermark) -> tuple[int, float]:
     """The most matches and the most evidence bits over the declared readings."""
-    found = [mark.weigh(mark.read(model, reading.access)) for reading in mark.readings]
-    return max(e.t for e in found), max(e.bits() for e in found)
+    found = [mark.evidence(mark.read(model, reading.access)) for reading in mark.readings]
+    return max(e.matches for e in found), max(e.bits() for e in found)
 
 
 def typical(model: nn.Module) -> Tensor:

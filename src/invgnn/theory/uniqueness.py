@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from invgnn import null
-from invgnn.query import Suspect
-from invgnn.reading import Access
+from invgnn.readout.query import Suspect
+from invgnn.readout.reading import Access
+from invgnn.stats import laws, null
 from invgnn.theory.hamming import HammingLaw
 from invgnn.theory.intervals import Share
 from invgnn.theory.statement import Assumption, Standing, Statement
-from invgnn.watermark import Watermark
+from invgnn.watermark.mark import Watermark
 
 
 def p_min(share: Share) -> float:
@@ -68,22 +68,22 @@ class CrossScore(Statement):
     owner: str
     key: str
     access: str
-    t: int
+    matches: int
     m: int
-    tau: int
+    threshold: int
     log_p: float
     null: str
-    tried: int
+    tests: int
 
     @property
     def passes(self) -> bool:
         """T reaches the exact null's threshold, whether or not that null applies."""
-        return self.t >= self.tau
+        return self.matches >= self.threshold
 
     @property
     def bits(self) -> float:
         """Bits of evidence, less what it costs to have read for several owners."""
-        return null.evidence_bits(self.log_p, self.tried)
+        return laws.evidence_bits(self.log_p, self.tests)
 
 
 def cross_scores(
@@ -94,26 +94,26 @@ def cross_scores(
     Guarantee: for a keyed mark whose secret is independent of the suspect, Pr[bits >= b for any owner]
     <= 2^-b. For a plain mark there is none.
     """
-    null.check_alpha(alpha)
+    laws.check_alpha(alpha)
     return tuple(_score(owner, suspect, mark, alpha, access, len(marks)) for owner, mark in marks.items())
 
 
 def _score(
-    owner: str, suspect: Suspect, mark: Watermark, alpha: float, access: Access | None, tried: int
+    owner: str, suspect: Suspect, mark: Watermark, alpha: float, access: Access | None, tests: int
 ) -> CrossScore:
     answers = mark.read(suspect, access)
-    found, key = mark.weigh(answers), mark.context["key"]
+    found, key = mark.evidence(answers), mark.context["key"]
     law, rests = _NULL_OF[key]
     return CrossScore(
         owner=owner,
         key=key,
         access=answers.reading.access,
-        t=found.t,
+        matches=found.matches,
         m=mark.m,
-        tau=null.NULLS["exact"].tau(mark.m, alpha),
+        threshold=null.NULLS["exact"].threshold(mark.m, alpha),
         log_p=found.log_p,
         null=law,
-        tried=tried,
+        tests=tests,
         assumptions=(rests,),
     )
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from invgnn import null
 from invgnn.errors import ParameterError
-from invgnn.graphs import Bools, Floats, Ints
-from invgnn.query import Answers
+from invgnn.graphs.disjoint_union import Bools, Floats, Ints
+from invgnn.readout.answers import Answers
+from invgnn.stats import laws
+from invgnn.stats.evidence import Evidence, decode, evidence_of
 from invgnn.theory.margins import as_key, worst_log_p
 from invgnn.theory.smoothing import (
     DELTA,
@@ -24,13 +25,13 @@ from invgnn.theory.smoothing import (
     share_for_majority,
 )
 from invgnn.theory.statement import Assumption, Statement
-from invgnn.watermark import Watermark
+from invgnn.watermark.mark import Watermark
 
 
 def said(answers: Answers) -> Bools:
     """You get one bit per carrier: whether it is answered above the model's own ordinary inputs."""
     usual = 0.5 if answers.reading.binary else float(np.median(answers.ordinary))
-    return null.decode(answers.carriers, usual)
+    return decode(answers.carriers, usual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ def read_votes(mark: Watermark, seen: Iterable[Answers | None]) -> Votes:
     return count_votes((None if answers is None else said(answers) for answers in seen), mark.m)
 
 
-def weigh_votes(mark: Watermark, votes: Votes) -> null.Evidence:
+def weigh_votes(mark: Watermark, votes: Votes) -> Evidence:
     """You get the evidence in smoothed bits: a carrier says 1 if more than half of all draws do.
 
     Guarantee: exact for a suspect independent of the secret: votes depend on the suspect, on streams of the
@@ -83,7 +84,7 @@ def weigh_votes(mark: Watermark, votes: Votes) -> null.Evidence:
         raise ParameterError(
             "the bits of a plain mark are public", "draw a keyed mark: it has an exact null"
         )
-    return null.log_p(2 * votes.ones > votes.draws, mark.bits, "matches", 0.5)
+    return evidence_of(2 * votes.ones > votes.draws, mark.bits, "matches", 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +116,7 @@ class SmoothedBits(Statement):
 
     def evidence(self, radius: float) -> float:
         """The certified evidence bits."""
-        return null.evidence_bits(self.log_p(radius))
+        return laws.evidence_bits(self.log_p(radius))
 
     def radius(self, alpha: float) -> float:
         """The largest radius at which p <= alpha is certified; below 0 if it is not even at 0."""

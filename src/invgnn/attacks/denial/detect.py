@@ -1,0 +1,128 @@
+"""A detector of carriers: the thief draws carriers of his own and learns what they look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from invgnn.attacks.own_marks import own_marks
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.forward import call, evaluation_mode, to_batch
+from invgnn.nn.observation import num_graphs
+from invgnn.training.fitting import fit_task
+from invgnn.training.tasks import Task, new_model
+from invgnn.watermark.carriers import Reference
+
+SHARE = 0.01
+"""The share of ordinary graphs that may be taken for carriers."""
+MOST = 1000
+"""How many ordinary graphs are learnt from, at most."""
+ROUNDING = 1e-3
+"""How far log-odds may move when a graph is asked about in another batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """Tells which graphs of a batch look like carriers.
+
+    Attributes:
+        net: Scores every graph as ordinary and as a carrier.
+        threshold: Log-odds above which a graph is taken for a carrier.
+        largest: How many nodes a carrier has at most: no larger graph is ever taken for one.
+    """
+
+    net: nn.Module
+    threshold: float
+    largest: int
+
+    @torch.no_grad()
+    def __call__(self, batch: Any) -> Tensor:
+        """Return for every graph whether it looks like a carrier."""
+        return (log_odds(self.net, batch) > self.threshold) & (sizes(batch) <= self.largest)
+
+    def rows(self, batch: Any, count: int) -> Tensor:
+        """Return the same for every row of scores, of which there is one per graph or one per node."""
+        found = self(batch)
+        return found if count == len(found) else found[_owners(batch)]
+
+
+def learn_carriers(model: nn.Module, task: Task, secrets: int, m: int, epochs: int, seed: int) -> Detector:
+    """Train a small GIN to tell carriers of one's own from ordinary graphs of the task.
+
+    Ordinary are the task's training graphs, or random subgraphs of the one graph of a node task. A fifth of
+    all graphs is kept back to choose the epoch.
+
+    Args:
+        model: The stolen model: it shows where marks may sit.
+        task: Its task.
+        secrets: How many secrets carriers are drawn under.
+        m: How many carriers each of them has.
+        epochs: How long the detector learns.
+        seed: Decides secrets and training.
+
+    Returns:
+        A detector that takes at most 1 % of the ordinary graphs for carriers.
+    """
+    carriers = Graphs.concat([mark.carriers for mark in own_marks(model, task, secrets, m, seed)])
+    usual = Reference.of(task.data).graphs
+    usual = usual.take(torch.randperm(len(usual))[:MOST].numpy())
+    lesson = _lesson(usual, carriers)
+    net = new_model(lesson, "GIN", seed, hidden_channels=32)
+    fit_task(net, lesson, epochs=epochs, seed=seed)
+    odds = log_odds(net, to_batch(usual)).sort().values
+    most = float(odds[len(odds) - 1 - int(SHARE * len(odds))])
+    return Detector(net.eval(), most + ROUNDING, int(carriers.sizes.max()))
+
+
+@torch.no_grad()
+def log_odds(net: nn.Module, batch: Any) -> Tensor:
+    """Return for every graph the log-odds that it is a carrier."""
+    owners = _owners(batch)
+    x = described(batch.x.cpu().float(), owners)
+    with evaluation_mode(net):
+        said = call(net, Data(x=x, edge_index=batch.edge_index.cpu(), batch=owners))
+    return said[:, 1] - said[:, 0]
+
+
+def described(x: Tensor, owners: Tensor) -> Tensor:
+    """Return features with one more: 1 over the number of nodes of the same graph that have the same ones.
+
+    Its mean is the share of distinct nodes. Carriers borrow the features of a few nodes, and a network that
+    takes means cannot count.
+    """
+    groups = torch.cat([owners.to(x)[:, None], x], dim=1)
+    _, group, count = groups.unique(dim=0, return_inverse=True, return_counts=True)
+    return torch.cat([x, 1 / count.to(x)[group][:, None]], dim=1)
+
+
+def sizes(batch: Any) -> Tensor:
+    """Return the number of nodes of every graph."""
+    return torch.bincount(_owners(batch), minlength=num_graphs(batch))
+
+
+def _owners(batch: Any) -> Tensor:
+    """The graph of every node."""
+    owners = getattr(batch, "batch", None)
+    return torch.zeros(int(batch.num_nodes), dtype=torch.long) if owners is None else owners.cpu()
+
+
+def _lesson(usual: Graphs, carriers: Graphs) -> Task:
+    """Two classes: ordinary graphs and carriers."""
+    graphs = [*_items(usual, 0), *_items(carriers, 1)]
+    order = torch.randperm(len(graphs))
+    later = order[: len(order) // 5]
+    return Task("carriers", "graph", graphs, order[len(later) :], later, later, 2, "own")
+
+
+def _items(graphs: Graphs, label: int) -> list[Data]:
+    batch = to_batch(graphs)
+    features = described(batch.x.float(), batch.batch).split(graphs.sizes.tolist())
+    edges = [torch.from_numpy(graphs.take([number]).directed()) for number in range(len(graphs))]
+    y = torch.tensor([label])
+    return [
+        Data(x=x, edge_index=pairs, y=y, num_nodes=len(x)) for x, pairs in zip(features, edges, strict=True)
+    ]

@@ -1,0 +1,32 @@
+"""A checkpoint kept in half precision."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from invgnn.attacks.edits.edit import Edit
+from invgnn.errors import ParameterError
+from invgnn.training.tasks import Task
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Cast(Edit):
+    """Round every parameter and buffer to a shorter floating-point format; compute as before."""
+
+    def __init__(self, precision: str = "bf16") -> None:
+        if precision not in PRECISIONS:
+            raise ParameterError(f"unknown precision {precision!r}", f"choose {' or '.join(PRECISIONS)}")
+        self.precision = precision
+
+    def apply(self, model: nn.Module, task: Task) -> nn.Module:
+        """There and back again, so that the model takes the inputs it took."""
+        with torch.no_grad():
+            for value in (*model.parameters(), *model.buffers()):
+                if value.is_floating_point():
+                    value.copy_(value.to(PRECISIONS[self.precision]))
+        return model
+
+    def __repr__(self) -> str:
+        return self.precision

@@ -1,0 +1,106 @@
+"""The same function with hidden units more that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from invgnn.attacks.edits.edit import Edit
+from invgnn.errors import EditError
+from invgnn.nn.backbones import Backbone, build
+from invgnn.nn.forward import weight_of
+from invgnn.nn.hidden_units import Units, hidden_units, require_same_scores
+from invgnn.nn.layers import is_map, weights_of
+from invgnn.training.batching import scores, some_inputs
+from invgnn.training.tasks import Task
+
+
+class IdleUnit(Edit):
+    """Append to every hidden layer a unit that is always 0 and that nothing heeds; every score stays.
+
+    Whoever pads widths to round numbers does the same. A perception head stays as narrow as it was.
+
+    Guarantee: scores on task inputs agree to 1e-5 of their size, or the edit refuses the model.
+    """
+
+    same_architecture = False
+    same_function = True
+
+    @torch.no_grad()
+    def apply(self, model: nn.Module, task: Task) -> nn.Module:
+        """Return the wider model.
+
+        Raises:
+            EditError: If the model has no hidden units, or is no stack of layers that can be widened.
+        """
+        before, layers = scores(model, task), hidden_units(model, some_inputs(task))
+        wide = _rebuilt(model) if isinstance(model, Backbone) else _padded(model, layers)
+        try:
+            after = scores(wide, task)
+        except RuntimeError as error:  # shapes that do not fit
+            raise EditError(f"the wider model does not run: {error}", _ADVICE) from error
+        require_same_scores(before, after, "an idle unit")
+        return wide
+
+    def __repr__(self) -> str:
+        return "idle hidden unit"
+
+
+_ADVICE = "known are stacks of linear maps and of convolutions made of them, with batch norms at most"
+
+
+def _rebuilt(model: Backbone) -> Backbone:
+    """The next wider model of a kind that can be built anew, so that a file can hold it."""
+    plan = {**model.architecture, "hidden_channels": model.architecture["hidden_channels"] + 1}
+    wide, like, head = build(plan), weight_of(model), getattr(model, "perception", None)
+    if head is not None:
+        wide.add_module("perception", head)
+    wide, held = wide if like is None else wide.to(like), model.state_dict()
+    for name, value in wide.state_dict().items():
+        old = held[name].clone()
+        value.fill_(_idle(name))
+        value[tuple(map(slice, old.shape))] = old
+    return wide
+
+
+def _padded(model: nn.Module, layers: list[Units]) -> nn.Module:
+    """The model itself, with a row or a column more in every tensor of its hidden units."""
+    for part, name, axis in list(dict.fromkeys(_places(model, layers))):
+        old: Tensor = getattr(part, name)
+        shape = [1 if a == axis else n for a, n in enumerate(old.shape)]
+        new = torch.cat([old, old.new_full(shape, _idle(name))], dim=axis)
+        setattr(part, name, nn.Parameter(new, old.requires_grad) if name in part._parameters else new)
+    for part in filter(is_map, model.modules()):
+        rows, columns = weights_of(part)[0].shape
+        widths = {
+            "out_features": rows,
+            "out_channels": rows,
+            "in_features": columns,
+            "in_channels": columns,
+        }
+        for name, width in widths.items():
+            if isinstance(getattr(part, name, None), int):
+                setattr(part, name, width)
+    return model
+
+
+def _places(model: nn.Module, layers: list[Units]) -> Iterator[tuple[nn.Module, str, int]]:
+    """Where each tensor of the hidden units is held, and the axis along which its units lie."""
+    names = [(part, name) for part in model.modules() for name in (*part._parameters, *part._buffers)]
+    owners: dict[int, list[tuple[nn.Module, str]]] = {}
+    for part, name in names:
+        owners.setdefault(id(getattr(part, name)), []).append((part, name))
+    for units in layers:
+        rows = [(value, 0) for value in (*units.makers, *units.norms)]
+        for value, axis in (*rows, *((value, 1) for value in units.takers)):
+            held = owners.get(id(value), [])
+            if len(held) != 1:
+                raise EditError("a weight of the hidden units is computed, or held in two places", _ADVICE)
+            yield *held[0], axis
+
+
+def _idle(name: str) -> float:
+    """What a tensor holds for a unit that is always 0: the variance that a norm divides by, or nothing."""
+    return float(name.endswith("running_var"))

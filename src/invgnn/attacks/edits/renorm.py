@@ -1,0 +1,47 @@
+"""Batch norms that see the editor's data."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from invgnn.attacks.edits.edit import Edit
+from invgnn.errors import EditError
+from invgnn.nn.forward import call
+from invgnn.training.batching import Collated, batches
+from invgnn.training.tasks import Task
+
+
+class ReestimateNorm(Edit):
+    """Estimate the running means and variances of batch norms anew on the training data.
+
+    No weight changes. Batches count alike: the statistics are plain averages over one pass.
+    """
+
+    def __init__(self, batch_size: int = 64, seed: int = 0) -> None:
+        self.batch_size, self.seed = batch_size, seed
+
+    @torch.no_grad()
+    def apply(self, model: nn.Module, task: Task) -> nn.Module:
+        """One pass in which nothing but the norms is in training mode."""
+        norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
+        if not norms:
+            raise EditError(
+                "the model has no batch norm with running statistics",
+                "there is nothing to estimate anew; leave this edit out",
+            )
+        momenta = [norm.momentum for norm in norms]
+        model.eval()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.train().momentum = None  # PyTorch's word for a plain average
+        held = Collated(task.graphs) if task.level == "graph" else None
+        for batch, _ in batches(task, held, self.batch_size):
+            call(model, batch)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        return model
+
+    def __repr__(self) -> str:
+        return "re-estimate norms"

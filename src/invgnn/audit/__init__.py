@@ -1,0 +1,1 @@
+"""Verify a suspect and report the verdict."""

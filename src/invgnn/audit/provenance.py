@@ -1,0 +1,438 @@
+"""What stands between an auditor and a suspect's weights: tensors, classes, hooks and functions.
+
+A verdict on weights is worth nothing if somebody's code answers in their place. So everything that a
+forward pass can read or run is listed, with its origin, and is part of the suspect's digest.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+import inspect
+import sys
+import weakref
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch_geometric.inspector import Inspector
+
+from invgnn.errors import SuspectError
+from invgnn.nn.forward import unwrap
+from invgnn.storage import encoding
+
+Origin = Literal["library", "auditor", "claimant"]
+"""Who wrote a piece of code: a known library, whoever verifies, or whoever claims the model."""
+
+LIBRARIES = ("torch", "torch_geometric", "invgnn.nn.backbones", "invgnn.nn.perception")
+"""Packages and modules whose installed code counts as the library's: of ours, what models are made of."""
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_propagate_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_edge_update_forward_hooks",
+    "_edge_update_forward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+_CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x", "_cached_h")
+"""What PyG's convolutions keep of the last graph; they are emptied before every question."""
+_METHODS = ("forward", "__call__", "message", "message_and_aggregate", "aggregate", "update")
+_SCALARS = (bool, int, float, str, bytes, type(None))
+_GENERATED = {"propagate", "collect", "edge_updater", "edge_collect"}
+"""Methods that PyG writes anew for every class, into files of their own."""
+_DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class Code:
+    """A piece of code that a forward pass runs.
+
+    Attributes:
+        what: `class`, `hook`, `override` (a method replaced on the object) or `function`.
+        name: Its qualified name, and for a hook the module it is attached to.
+        origin: Who wrote it.
+        source: SHA-256 of the file that defines it, or None where there is no file to read.
+    """
+
+    what: str
+    name: str
+    origin: Origin
+    source: str | None
+
+    def __str__(self) -> str:
+        digest = "no source file" if self.source is None else f"source {self.source[:12]}"
+        return f"{self.what} {self.name} ({self.origin}, {digest})"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything between an auditor and a suspect's weights.
+
+    Attributes:
+        tensors: Digest of every tensor that the modules hold, whether saved with the weights or not.
+        settings: Digest of plain values that they hold: numbers, texts and the like.
+        code: What runs, each once, foreign code first.
+        unsaved: Names of tensors that a weights file does not hold: non-persistent buffers and attributes.
+        unknown: Objects whose content could not be covered.
+    """
+
+    tensors: str
+    settings: str
+    code: tuple[Code, ...]
+    unsaved: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def foreign(self) -> tuple[Code, ...]:
+        """Code of no known library."""
+        return tuple(one for one in self.code if one.origin != "library")
+
+    @property
+    def digest(self) -> str:
+        """Digest of tensors and settings, of classes by name, and of foreign code by name and source."""
+        parts = [[one.what, one.name, None if one.origin == "library" else one.source] for one in self.code]
+        return encoding.digest(
+            "invgnn/suspect/2",
+            {"tensors": self.tensors, "settings": self.settings, "code": sorted(parts, key=str)},
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return plain values for a verdict: foreign code in full, library code by package."""
+        packages = sorted({one.name.partition(".")[0] for one in self.code if one.origin == "library"})
+        return {
+            "libraries": packages,
+            "foreign": [asdict(one) for one in self.foreign],
+            "unsaved": list(self.unsaved),
+            "unknown": list(self.unknown),
+        }
+
+
+def trace(model: nn.Module, author: Origin = "auditor") -> Provenance:
+    """List what a forward pass of a model can read and run.
+
+    Args:
+        model: The suspect.
+        author: Who wrote what no known library did.
+
+    Returns:
+        The tensors' digest and the code. What foreign code reads from globals or imports is not followed;
+        its own file is hashed.
+    """
+    found = _Walk(unwrap(model), author)
+    order = sorted(set(found.code), key=lambda one: (one.origin == "library", one.what, one.name))
+    return Provenance(
+        encoding.digest("invgnn/tensors/2", found.tensors),
+        encoding.digest("invgnn/settings/2", found.settings),
+        tuple(order),
+        tuple(found.unsaved),
+        tuple(dict.fromkeys(found.unknown)),
+    )
+
+
+def trace_function(function: Callable[..., Any], author: Origin = "auditor") -> Code:
+    """Describe a function that stands between an auditor and a suspect."""
+    return Code("function", _name(function), author, source_digest(function))
+
+
+def digest_model(model: nn.Module) -> str:
+    """Return the digest of a model: every tensor that a forward pass can read, and the code it runs."""
+    return trace(model).digest
+
+
+def require_plain(architecture: nn.Module) -> None:
+    """Refuse an architecture that brings more than weights will replace.
+
+    Weights from a file go into it. What the file does not hold would answer in the name of the weights:
+    hooks of foreign code, methods replaced on the object, tensors that are not saved.
+
+    Raises:
+        SuspectError: If there is any of that.
+    """
+    found = trace(architecture)
+    active = [str(one) for one in found.foreign if one.what in {"hook", "override", "function"}]
+    if active or found.unsaved:
+        raise SuspectError(
+            "the architecture brings what no weights file replaces: "
+            + "; ".join([*active, *found.unsaved]),
+            "build it fresh, without hooks, replaced methods, non-persistent buffers or tensor attributes, "
+            "or pass the finished model itself: then the verdict lists them",
+        )
+
+
+class _Walk:
+    """One walk over all modules of a model, and over whatever they hold."""
+
+    def __init__(self, model: nn.Module, author: Origin) -> None:
+        self.author = author
+        self.tensors: dict[str, Any] = {}
+        self.settings: dict[str, str] = {}
+        self.code: list[Code] = []
+        self.unsaved: list[str] = []
+        self.unknown: list[str] = []
+        self._seen: set[int] = set()
+        self._enter(model, "")
+        for hook in _global_hooks():
+            self._add("hook", hook, "every module: ")
+
+    def _enter(self, model: nn.Module, at: str) -> None:
+        todo = [(at, model)]
+        while todo:
+            name, part = todo.pop()
+            if id(part) not in self._seen:
+                self._seen.add(id(part))
+                self._module(name, part)
+                inner = part.named_children() if isinstance(part, torch.jit.ScriptModule) else ()
+                held = {} if inner else object.__getattribute__(part, "__dict__").get("_modules", {})
+                children = inner or [(key, dict.__getitem__(held, key)) for key in dict.__iter__(held)]
+                todo += [(_join(name, key), child) for key, child in children if child is not None]
+
+    def _module(self, name: str, part: nn.Module) -> None:
+        if isinstance(part, torch.jit.ScriptModule):  # whatever was compiled, behind a class of torch's
+            self.code.append(Code("class", f"scripted {part.original_name}", self.author, None))
+            for key, tensor in (*part.named_parameters(name, False), *part.named_buffers(name, False)):
+                self._tensor(key, tensor)
+            return
+        kind = _torch_made(part) or type(part)
+        self._class(kind)
+        for table, held in object.__getattribute__(part, "__dict__").items():
+            if table in _PLAIN and isinstance(held, dict | set) and type(held) not in _TABLES:
+                self._foreign("override", type(held), f"{name or 'the model'}.{table}: ")
+        for table in _HOOKS:
+            held = getattr(part, table, {})
+            for hook in dict.values(held) if isinstance(held, dict) else held:
+                self._add("hook", hook, f"{name or 'the model'}: ")
+        for key, value in (*part._parameters.items(), *part._buffers.items()):
+            if value is not None:
+                self._tensor(_join(name, key), value)
+        self.unsaved += [
+            f"buffer {_join(name, key)}"
+            for key, value in part._buffers.items()
+            if value is not None and key in part._non_persistent_buffers_set
+        ]
+        for key, value in vars(part).items():
+            if key in _PLAIN or key in _CACHES or type(value) is Inspector:
+                continue
+            if inspect.isfunction(inspect.getattr_static(kind, key, None)):
+                self._foreign("override", value, f"{name or 'the model'}.{key}: ")
+            self._value(_join(name, key), value, part, 0)
+
+    def _class(self, kind: type) -> None:
+        self._add("class", kind)
+        if not _is_library(kind):
+            return
+        for base in kind.__mro__:
+            for method, function in vars(base).items():
+                plain = type(function) is FunctionType and not method.startswith("__")
+                if plain and function.__name__ not in _GENERATED and not _is_library(function):
+                    self._add("override", function)  # a library's class whose method was replaced
+
+    def _value(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
+        """What a module holds beside parameters, buffers and modules, and what that holds."""
+        if isinstance(value, Tensor):
+            if not any(value is known for known in (*part._parameters.values(), *part._buffers.values())):
+                self._tensor(name, value)
+                self.unsaved.append(f"attribute {name}")
+        elif isinstance(value, nn.Module):
+            self._enter(value, name)
+        elif type(value) is np.ndarray:
+            self.tensors[name] = value if value.dtype.kind in "biufc" else repr(value.tolist())
+            self.unsaved.append(f"attribute {name}")
+        elif type(value) in (*_SCALARS, *_INERT):
+            self.settings[name] = repr(value)
+        elif isinstance(value, type):
+            self._add("class", value)
+        elif depth >= _DEEPEST or id(value) in self._seen:
+            if depth >= _DEEPEST:
+                self.unknown.append(f"{name}, nested too deeply")
+        else:
+            self._seen.add(id(value))
+            self._keep.append(value)
+            self._object(name, value, part, depth + 1)
+
+    @cached_property
+    def _keep(self) -> list[Any]:
+        """Objects that were looked at, so that no other object gets their id meanwhile."""
+        return []
+
+    def _object(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
+        """A container, a callable or any other object."""
+        if isinstance(value, functools.partial):
+            self._foreign("function", value.func, f"partial of {name}: ")
+            held: Any = {"args": value.args, "keywords": value.keywords}
+        elif type(value) is MethodType:
+            self._foreign("function", value, f"{name}: ")
+            held = {"self": value.__self__}
+        elif type(value) in (FunctionType, BuiltinFunctionType):
+            if not _is_library(value):
+                self._foreign("function", value, f"{name}: ")
+            return
+        elif type(value) in _MAPS:
+            held = value
+        elif type(value) in (list, tuple, set, frozenset):
+            held = dict(enumerate(value))
+        else:
+            if not _is_library(type(value)):
+                self._foreign("class", type(value), f"{name}: ")
+            held = getattr(value, "__dict__", None)
+            if held is None:
+                self.unknown.append(f"{name}, a {type(value).__qualname__}")
+        for key, inner in (held or {}).items():
+            self._value(f"{name}[{key}]", inner, part, depth)
+
+    def _tensor(self, name: str, value: Tensor) -> None:
+        if type(value) not in _TENSORS:
+            self._add("class", type(value), f"{name}: ")  # a tensor that brings code of its own
+        self.tensors[name] = _bits(value)
+
+    def _foreign(self, what: str, thing: Any, where: str) -> None:
+        self.code.append(Code(what, where + _name(thing), self.author, source_digest(thing)))
+        self._inside(where + _name(thing), thing)
+
+    def _add(self, what: str, thing: Any, where: str = "") -> None:
+        if _is_library(thing):
+            self.code.append(Code(what, where + _name(thing), "library", None))
+        else:
+            self._foreign(what, thing, where)
+
+    def _inside(self, name: str, thing: Any) -> None:
+        """What foreign code carries along: closures and defaults of functions, attributes of classes."""
+        thing = getattr(thing, "__func__", thing)
+        if id(thing) in self._seen:
+            return
+        self._seen.add(id(thing))
+        if inspect.isfunction(thing):
+            cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != EMPTY]
+            for place, value in enumerate((*cells, *(thing.__defaults__ or ()))):
+                self._value(f"{name}[{place}]", value, _NOTHING, 1)
+        elif isinstance(thing, type):
+            for key, value in vars(thing).items():
+                if inspect.isfunction(value):
+                    self._inside(f"{name}.{key}", value)
+                elif isinstance(value, Tensor | np.ndarray | nn.Module | list | tuple | dict | set):
+                    self._value(f"{name}.{key}", value, _NOTHING, 1)
+
+
+def _torch_made(part: nn.Module) -> type | None:
+    """The class that torch derived a parametrised module's own class from; None for any other module.
+
+    `torch.nn.utils.parametrize` gives each such module a class with a property per tensor and nothing else.
+    """
+    kind, held = type(part), part._modules.get("parametrizations")
+    if (
+        kind.__module__ != parametrize.__name__
+        or type(held) is not nn.ModuleDict
+        or len(kind.__bases__) != 1
+    ):
+        return None
+    made = {key: value for key, value in vars(kind).items() if key not in {"__module__", "__doc__"}}
+    functions = [one.fget if isinstance(one, property) else one for one in made.values()]
+    sound = set(made) <= {*held, "__getstate__", "__deepcopy__"} and all(map(_is_library, functions))
+    return kind.__bases__[0] if sound else None
+
+
+_NOTHING = nn.Module()
+_MAPS = (dict, OrderedDict, defaultdict)
+_TABLES = (*_MAPS, set)
+EMPTY = CellType()
+"""A cell that holds nothing yet."""
+_TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
+_PLAIN = frozenset(vars(nn.Module())) | {"_modules"}
+_INERT = (weakref.ReferenceType, torch.dtype, torch.device, torch.Size, slice, range, complex)
+
+
+def _global_hooks() -> Iterator[Any]:
+    from torch.nn.modules import module
+
+    for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
+        yield from getattr(module, name, {}).values()
+
+
+def _join(name: str, key: str) -> str:
+    return f"{name}.{key}" if name else key
+
+
+def _bits(value: Tensor) -> dict[str, Any]:
+    """A tensor as plain values: its type by name, its shape and its bytes."""
+    if nn.parameter.is_lazy(value) or value.is_meta:
+        return {"dtype": str(value.dtype), "shape": None, "bytes": b""}
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    flat = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg().contiguous()
+    raw = flat.view(-1).view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return {"dtype": str(flat.dtype), "shape": list(flat.shape), "bytes": raw}
+
+
+def _name(thing: Any) -> str:
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{getattr(named, '__module__', None) or 'unknown'}.{named.__qualname__}"
+
+
+def _code_of(thing: Any) -> Any:
+    """The class or function that defines what a thing does."""
+    thing = thing.__func__ if type(thing) is MethodType else thing
+    return thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing)
+
+
+def _is_library(thing: Any) -> bool:
+    """Whether a class or function is what an installed library defines under its name."""
+    code = _code_of(thing)
+    module = getattr(code, "__module__", None) or ""
+    if module == "builtins":
+        return getattr(builtins, getattr(code, "__qualname__", ""), None) is code
+    if not any(module == name or module.startswith(f"{name}.") for name in LIBRARIES):
+        return False
+    if inspect.isfunction(code):
+        return _in_library(code.__code__.co_filename)
+    found: Any = sys.modules.get(module)  # a class, or written in C: what the library has under that name
+    for part in getattr(code, "__qualname__", "").split("."):
+        found = getattr(found, part, None)
+    return found is code
+
+
+@lru_cache(maxsize=4096)
+def _in_library(name: str) -> bool:
+    """Whether a file that code was compiled from is one of a library's."""
+    path = Path(name)
+    return path.is_file() and any(path.resolve().is_relative_to(home) for home in _homes())
+
+
+@lru_cache(maxsize=1)
+def _homes() -> tuple[Path, ...]:
+    """Where the libraries are: folders of packages, files of single modules."""
+    found = [getattr(sys.modules.get(name), "__file__", None) for name in LIBRARIES]
+    paths = [Path(file).resolve() for file in found if file]
+    return tuple(path.parent if path.name == "__init__.py" else path for path in paths)
+
+
+def _file_of(code: Any) -> Path | None:
+    try:
+        file = inspect.getsourcefile(code)
+    except TypeError:
+        return None
+    path = None if file is None else Path(file)
+    return path.resolve() if path is not None and path.is_file() else None
+
+
+def source_digest(thing: Any) -> str | None:
+    """Return the SHA-256 of the file that defines a class or function; None if there is no such file."""
+    file = _file_of(_code_of(thing))
+    return None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()

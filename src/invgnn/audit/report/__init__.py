@@ -1,0 +1,5 @@
+"""A verdict as one self-contained HTML page."""
+
+from invgnn.audit.report.page import write_report as write_report
+
+__all__ = ["write_report"]

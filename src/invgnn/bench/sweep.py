@@ -1,0 +1,171 @@
+"""sweep(work, trials): many trials on processes or machines, each done once, every result kept."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from invgnn.errors import ParameterError, TrialError
+from invgnn.storage.tables import Results, Rows, Trial, missing
+
+Work = Callable[..., Rows]
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Workers share the cores: two processes of two threads each on two cores are slower than of one each."""
+KEEP_FREED = dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(2**32))
+"""Freed tensors stay with the process: up to twice as fast on large graphs."""
+DEATHS = 3
+"""How many dying workers are made up for on one machine; Dask's own limit is three for each trial."""
+
+
+def sweep(
+    work: Work,
+    trials: Iterable[Trial],
+    *,
+    into: str | Path,
+    workers: int = 2,
+    cluster: str | None = None,
+) -> Iterator[tuple[Trial, Rows]]:
+    """Every trial that has no rows in the file yet, with the rows `work(**trial)` gives, as they come.
+
+    into     a CSV file to which rows are appended before they are handed on; the columns named like the
+             arguments of a trial are its key, so a sweep that ended early goes on when called again
+    workers  processes on this machine, with one thread each
+    cluster  address of a Dask scheduler, such as tcp://127.0.0.1:8786, whose workers do it instead
+
+    Guarantee: a trial whose rows are in the file is never begun again. One that a worker had not handed
+    over when it died is, and its rows are there once. A trial that raises does not stop the others: when
+    they are done, `TrialError` names it.
+    """
+    listed = list(trials)
+    if workers < 1:
+        raise ParameterError(f"workers={workers}", "at least one process has to do the work")
+    if not listed:
+        return
+    failed: list[tuple[Trial, _Failure]] = []
+    with Results(into, listed[0]) as results:
+        todo = missing(listed, into)
+        for index, outcome in _outcomes(work, todo, workers, cluster):
+            if isinstance(outcome, _Failure):
+                failed.append((todo[index], outcome))
+                continue
+            results.add(todo[index], outcome)
+            yield todo[index], outcome
+    if failed:
+        raise _reported(failed, len(todo), into)
+
+
+@dataclass(frozen=True)
+class _Failure:
+    message: str
+    trace: str = ""
+
+
+Outcomes = Iterator[tuple[int, Rows | _Failure]]
+
+
+def _outcomes(work: Work, trials: list[Trial], workers: int, cluster: str | None) -> Outcomes:
+    if cluster is None or not trials:
+        return _on_processes(work, trials, min(workers, len(trials)))
+    return _on_cluster(work, trials, cluster)
+
+
+def _reported(failed: Sequence[tuple[Trial, _Failure]], total: int, path: str | Path) -> TrialError:
+    trial, failure = failed[0]
+    named = ", ".join(f"{name}={value}" for name, value in trial.items())
+    error = TrialError(
+        f"{len(failed)} of {total} trials failed; the first, {named}: {failure.message}",
+        f"the rows of the others are in {path}: mend the cause and call the same sweep again",
+    )
+    error.add_note(failure.trace)
+    return error
+
+
+_ALONE = threading.Lock()
+
+
+def _attempt(work: Work, trial: Trial) -> Rows | _Failure:
+    """One trial in a worker: one thread, and none beside it that would draw from the same random states."""
+    with _ALONE:
+        os.environ.update(ONE_THREAD)  # for a torch to be imported; the next lines for one that is there
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
+        try:
+            return work(**trial)
+        except Exception as error:
+            return _Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _on_processes(work: Work, trials: list[Trial], workers: int) -> Outcomes:
+    """Outcomes from joblib's process pool, made anew when one of its processes dies.
+
+    What was finished by then is still handed over: futures keep it, where `joblib.Parallel` would not.
+    """
+    loky = _needed("joblib.externals.loky")
+    waiting = dict(enumerate(trials))
+    for _ in range(1 + DEATHS):
+        if not waiting:
+            return
+        pool = loky.ProcessPoolExecutor(workers, env=ONE_THREAD | KEEP_FREED)
+        try:
+            jobs = {pool.submit(_attempt, work, trial): i for i, trial in waiting.items()}
+            for job in as_completed(jobs):
+                error = job.exception()
+                if not isinstance(error, BrokenExecutor):
+                    del waiting[jobs[job]]
+                    yield jobs[job], job.result() if error is None else _Failure(repr(error))
+        finally:
+            pool.shutdown(kill_workers=True)
+    if waiting:
+        raise TrialError(
+            f"{1 + DEATHS} worker processes died; {len(waiting)} trials are not done",
+            "there may be too little memory: fewer workers, or smaller trials",
+        )
+
+
+def _on_cluster(work: Work, trials: list[Trial], address: str) -> Outcomes:
+    """Outcomes from a Dask cluster, whose scheduler begins again what a lost worker had under way.
+
+    Asked directly: joblib's Dask backend waits for ever for a trial that Dask has given up.
+    """
+    distributed = _needed("distributed")
+    with _connected(distributed, address) as client:
+        jobs = {client.submit(_attempt, work, trial, pure=False): i for i, trial in enumerate(trials)}
+        arriving = distributed.as_completed(
+            list(jobs), loop=client.loop, with_results=True, raise_errors=False
+        )  # results are fetched at once: one still with its worker would be lost with it, and done again
+        for job, result in arriving:
+            yield jobs[job], result if job.status == "finished" else _Failure(f"{job.status}: {result}")
+            job.release()
+
+
+@contextmanager
+def _connected(distributed: Any, address: str) -> Iterator[Any]:
+    try:
+        client = distributed.Client(address, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"there is no Dask scheduler at {address}", "start: dask scheduler") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=30)
+        except TimeoutError as error:
+            advice = f"start: dask worker {address} --nthreads 1"
+            raise ParameterError(f"the Dask scheduler at {address} has no workers", advice) from error
+        yield client
+
+
+def _needed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        advice = "pip install 'invgnn[bench]'"
+        raise ParameterError(f"sweeps need {name.partition('.')[0]}", advice) from error

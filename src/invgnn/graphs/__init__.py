@@ -1,0 +1,1 @@
+"""Graphs as disjoint unions: statistics, invariants, rewiring."""

@@ -1,0 +1,1 @@
+"""Models: call them, watch their layers, change their weights, restore their state."""

@@ -1,0 +1,96 @@
+"""Combine two losses so that the gradient of the second does not oppose that of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from invgnn.nn.distributed import mean_over
+
+
+def projected_sum(
+    task_loss: Tensor,
+    mark_loss: Tensor,
+    parameters: Iterable[Tensor],
+    cap: float | None = None,
+    peers: Any = None,
+) -> Tensor:
+    """The sum of both losses, its gradient freed of what in the mark's points against the task's.
+
+    Where the two gradients disagree, the part of the mark's along the task's is taken out, so that a small
+    gradient step along the rest does not raise the task loss (Adam bends the step); what is left is at most
+    `cap` times as long as the task's. Call `backward` on the result as on any loss. Only the given
+    parameters get a gradient, and hooks on them fire for each loss and for the sum. With a `GradScaler`
+    scale both losses, not the result.
+
+    With `peers`, the process group of a data-parallel model, both gradients are the means over all of its
+    processes, each of which has to call this: what is compared is then what the model steps along.
+    """
+    wanted = [p for p in parameters if p.requires_grad]
+    found = _pairs(wanted, _gradient(task_loss, wanted), _gradient(mark_loss, wanted), peers)
+    if not found:
+        return task_loss + mark_loss
+    pairs = [pair for _, pair in found]
+    back, share = _weights(pairs, cap)
+    both = tuple(torch.add(task.mul(1 + share * back), mark, alpha=share) for task, mark in pairs)
+    value = (task_loss + mark_loss).detach()
+    return torch.as_tensor(_Given.apply(value, both, *(p for p, _ in found)))  # type: ignore[no-untyped-call]
+
+
+def _pairs(
+    wanted: Sequence[Tensor], task: Sequence[Tensor | None], mark: Sequence[Tensor | None], peers: Any
+) -> list[tuple[Tensor, tuple[Tensor, Tensor]]]:
+    """Every parameter that some process has a gradient for, with both."""
+    used = torch.tensor([t is not None or m is not None for t, m in zip(task, mark, strict=True)])
+    filled = [
+        torch.zeros_like(p) if g is None else g
+        for side in (task, mark)
+        for p, g in zip(wanted, side, strict=True)
+    ]
+    if peers is not None and wanted:
+        *filled, anywhere = mean_over(peers, [*filled, used.to(filled[0])])
+        used = anywhere > 0
+    size = len(wanted)
+    return [(wanted[i], (filled[i], filled[size + i])) for i in used.nonzero().view(-1).tolist()]
+
+
+def _weights(pairs: Sequence[tuple[Tensor, Tensor]], cap: float | None) -> tuple[float, float]:
+    """How much of the task's gradient frees the mark's of opposition, and the share of the rest to keep."""
+    task, mark = (_flat(side) for side in zip(*pairs, strict=True))
+    size, agree, strength = (
+        float(one.dot(other)) for one, other in ((task, task), (task, mark), (mark, mark))
+    )
+    back = max(0.0, -agree / size) if size > 0 else 0.0
+    free = max(0.0, strength - back * back * size) ** 0.5
+    return back, 1.0 if cap is None or free == 0 else min(1.0, cap * size**0.5 / free)
+
+
+def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]:
+    if not loss.requires_grad or not parameters:
+        return [None] * len(parameters)
+    return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+
+
+def _flat(gradients: Sequence[Tensor]) -> Tensor:
+    """End to end in double precision, where there is one: products of half-precision numbers vanish."""
+    dense = (g.to_dense() if g.is_sparse else g for g in gradients)
+    flat = torch.cat([g.reshape(-1).to(gradients[0].device) for g in dense])
+    return flat.double() if flat.device.type in {"cpu", "cuda"} else flat.float()
+
+
+class _Given(torch.autograd.Function):
+    """A number whose gradient is known already."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        return (None, None, *(outer[0].to(g) * g for g in ctx.gradients))

@@ -1,0 +1,147 @@
+"""Write models to files and read them back; nothing is unpickled into live objects."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from invgnn.checks import check_choice, check_whole
+from invgnn.errors import FileError, InvgnnError, ParameterError
+from invgnn.nn.backbones import (
+    _HEAD,
+    _PLAN,
+    BACKBONES,
+    MOST_CHANNELS,
+    MOST_LAYERS,
+    MOST_NORM,
+    Backbone,
+    build,
+)
+from invgnn.nn.perception import PerceptionHead
+from invgnn.storage import container
+
+
+def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **about: Any) -> None:
+    """Write weights and architecture to one file; `about` is kept beside them."""
+    if type(model) not in BACKBONES.values():
+        raise ParameterError(
+            f"a {type(model).__name__} cannot be rebuilt from a file: it is none of {', '.join(BACKBONES)}",
+            "keep its weights with safetensors.torch.save_file(model.state_dict(), path) and read them "
+            "back with load_model(path, architecture=...)",
+        )
+    plan, head = dict(model.architecture), getattr(model, "perception", None)
+    if isinstance(head, PerceptionHead):
+        plan["perception"] = head.record()
+    body = {"architecture": plan, "about": about}
+    container.write(path, "model", body, dict(model.state_dict()), overwrite=overwrite)
+
+
+def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Module:
+    """Read a model from a file. Nothing is ever unpickled into live objects.
+
+    Args:
+        path: A file that `save_model` wrote. With `architecture` it may also be a plain safetensors file,
+            or a PyTorch state dict (`.pt`, `.pth`).
+        architecture: A model with the layers of the saved one. It stays as it is.
+
+    Returns:
+        The model, in evaluation mode: built anew, or a copy of `architecture` with the weights of the file.
+
+    Raises:
+        FileError: If there is no such file, or it is damaged, or its weights do not fit the architecture.
+        PassphraseError: If it is sealed.
+    """
+    if architecture is None:
+        return _rebuild(path).eval()
+    model, weights = copy.deepcopy(architecture), _weights(Path(path))
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise FileError(
+            f"the weights in {path} do not fit this architecture: {_brief(error)}",
+            "build the architecture with the widths and layers of the saved model",
+        ) from error
+    return model.eval()
+
+
+def _rebuild(path: str | Path) -> Backbone:
+    """Build the model of a file that a stranger may have written: it allocates only what the file holds."""
+    held = container.read(path, "model", framework="torch")
+    try:
+        plan: Any = held.body.get("architecture")
+        _check_plan(plan, len(held.tensors))
+        with torch.device("meta"):
+            model = build(plan)
+        _check_weights(held.tensors, model.state_dict())
+        model.load_state_dict(held.tensors, assign=True)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        advice = "use another copy of it, or save it again with save_model"
+        raise FileError(f"{path} does not hold the model it names: {_brief(error)}", advice) from error
+    return model
+
+
+def _check_plan(plan: Any, tensors: int) -> None:
+    """Refuse an architecture that `save_model` cannot have written into a file with this many tensors."""
+    if not isinstance(plan, dict) or plan.keys() - {"perception"} != _PLAN:
+        raise ParameterError(f"its architecture is not a record of {', '.join(sorted(_PLAN))}")
+    check_choice("backbone", plan["name"], BACKBONES)
+    check_choice("level", plan["level"], ("graph", "node"))
+    for name in ("in_channels", "hidden_channels", "out_channels"):
+        check_whole(name, plan[name], 1, MOST_CHANNELS)
+    check_whole("num_layers", plan["num_layers"], 1, min(MOST_LAYERS, tensors))
+    _check_real("dropout", plan["dropout"], 1)
+    if "perception" not in plan:
+        return
+    head = plan["perception"]
+    if not isinstance(head, dict) or head.keys() != _HEAD:
+        raise ParameterError(f"its perception head is not a record of {', '.join(sorted(_HEAD))}")
+    check_whole("width", head["width"], 1, MOST_CHANNELS)
+    for name in ("nu", "clip"):
+        if head[name] is not None:
+            _check_real(name, head[name], MOST_NORM)
+    if type(head["non_negative"]) is not bool:
+        raise ParameterError("non_negative is neither true nor false")
+
+
+def _check_weights(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse weights of other names, shapes or types. Floating point may be of any precision."""
+    odd = sorted(found.keys() ^ wanted.keys())
+    if odd:
+        raise ParameterError(f"weights are missing or unknown: {', '.join(odd[:8])}")
+    for name, ours in wanted.items():
+        theirs = found[name]
+        floats = ours.is_floating_point() and theirs.is_floating_point()
+        if ours.shape != theirs.shape or not (floats or ours.dtype == theirs.dtype):
+            held, needed = (f"{one.dtype} {list(one.shape)}" for one in (theirs, ours))
+            raise ParameterError(f"the weights {name} are {held}, not {needed}")
+
+
+def _check_real(name: str, value: Any, most: float) -> None:
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise ParameterError(f"{name} is not a number from 0 to {most:g}")
+
+
+def _brief(error: Exception) -> str:
+    """Return the text of an error, without what a stranger wrote at length into a file."""
+    text = error.message if isinstance(error, InvgnnError) else str(error)
+    return text if len(text) <= 400 else f"{text[:400]} …"
+
+
+def _weights(path: Path) -> dict[str, Any]:
+    if path.suffix in {".pt", ".pth"}:
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise FileError(
+                f"{path} is not a plain PyTorch state dict: {_brief(error)}",
+                "save model.state_dict(), or use safetensors",
+            ) from error
+        if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
+            raise FileError(f"{path} holds no state dict", "save model.state_dict(), or use safetensors")
+        return dict(state)
+    return container.read_tensors(path)

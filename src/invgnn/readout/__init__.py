@@ -1,0 +1,1 @@
+"""Ask a suspect and read one answer per graph from its replies."""

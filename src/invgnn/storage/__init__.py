@@ -1,0 +1,1 @@
+"""Files: canonical encoding, containers, encryption, atomic writes, tables."""

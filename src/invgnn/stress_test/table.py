@@ -1,0 +1,102 @@
+"""Rows of a stress test in a private CSV file, appended as they are done."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from pathlib import Path
+
+from torch import nn
+
+from invgnn.audit.provenance import digest_model
+from invgnn.errors import FileError
+from invgnn.storage.tables import Results, read_rows
+from invgnn.stress_test.rows import NUMBERS, Found, Row
+from invgnn.training.tasks import Task
+from invgnn.watermark.mark import Watermark
+
+
+class StressTable:
+    """Rows of one stress test in a CSV file of mode 0600, so that the test can be resumed.
+
+    Every line carries the digests of mark and models, task and level: a file of another test is refused. A
+    line that was cut off is computed again.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        model: nn.Module,
+        mark: Watermark,
+        task: Task,
+        *licensed: nn.Module,
+        alpha: float = 1e-6,
+    ) -> None:
+        self.path = Path(path)
+        seed = "" if task.seed is None else f"/{task.seed}"
+        models = "/".join(digest_model(each)[:12] for each in (model, *licensed))
+        self.run = f"{mark.digest[:12]}/{models}/{task.name}{seed}/{alpha:g}"
+        self.accesses = [reading.access for reading in mark.readings]
+        plain = [f.name for f in fields(Row) if f.name != "found"]
+        numbers = NUMBERS if mark.score_channel is None else (*NUMBERS, "score_channel")
+        self.header = ["run", *plain, *(f"{a}.{n}" for a in self.accesses for n in numbers)]
+
+    def read(self) -> list[Row]:
+        """Return the rows that are done.
+
+        Raises:
+            FileError: If the file holds rows of another stress test.
+        """
+        if not self.path.exists():
+            return []
+        lines = read_rows(self.path)
+        columns = self.path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r").split(",")
+        if columns not in ([""], self.header) or any(line["run"] != self.run for line in lines):
+            raise FileError(
+                f"{self.path} holds rows of another stress test", "choose another name, or move it away"
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a line that was cut off is removed
+            with self._open():
+                lines = read_rows(self.path)
+        return [self._row(line) for line in lines]
+
+    def add(self, row: Row) -> None:
+        """Append a row; it is on disk when this returns."""
+        record = {"run": self.run} | row.record()
+        line = {name: record.get(name) for name in self.header}
+        with self._open() as table:
+            table.add({name: line[name] for name in table.names}, [line])
+
+    def _open(self) -> Results:
+        return Results(self.path, ("run", "change"), private=True, single=True)
+
+    def _row(self, line: dict[str, str]) -> Row:
+        found = [self._found(line, access) for access in self.accesses if line[f"{access}.matches"]]
+        return Row(
+            change=line["change"],
+            kind=line["kind"],  # type: ignore[arg-type]  # as it was written
+            knows=line["knows"],
+            accuracy=float(line["accuracy"]) if line["accuracy"] else None,
+            seconds=float(line["seconds"]),
+            found=tuple(found),
+            note=line["note"],
+        )
+
+    def _found(self, line: dict[str, str], access: str) -> Found:
+        matches, m, threshold, certain = (
+            int(line[f"{access}.{name}"]) for name in ("matches", "m", "threshold", "certain")
+        )
+        evidence, gamma, margin = (float(line[f"{access}.{n}"]) for n in ("evidence", "gamma", "margin"))
+        channel = line.get(f"{access}.score_channel")
+        return Found(
+            access,
+            matches,
+            m,
+            threshold,
+            evidence,
+            gamma,
+            margin,
+            certain,
+            float(channel) if channel else None,
+        )

@@ -1,0 +1,1 @@
+"""Tasks and the training loops of the library."""

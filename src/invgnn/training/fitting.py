@@ -1,0 +1,195 @@
+"""Fit a model to a task: training by the labels alone, and selection of the best epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from invgnn.nn.distributed import agree
+from invgnn.nn.forward import call
+from invgnn.nn.optimise import WEIGHT_DECAY, optimise
+from invgnn.nn.rng import seeded
+from invgnn.training.batching import Collated, accuracy, batches, placed
+from invgnn.training.tasks import Task
+
+BATCH_SIZE = 64
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of finished epochs and the total."""
+Item: TypeAlias = tuple[Any, Tensor | None]
+"""A batch of graphs and None, or the one graph of a node task and its training nodes."""
+
+
+@dataclass
+class History:
+    """Metrics of every epoch of a training, and which epoch was kept.
+
+    Attributes:
+        val_acc: Validation accuracy after every epoch.
+        loss: Sum of the task losses of every epoch.
+        mark_loss: Sum of the weighted losses of the mark of every epoch.
+        best_epoch: The epoch that was kept, counted from 0.
+        best_val_acc: Its validation accuracy.
+        test_acc: Its test accuracy.
+    """
+
+    val_acc: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    mark_loss: list[float] = field(default_factory=list)
+    best_epoch: int = -1
+    best_val_acc: float = -1.0
+    test_acc: float = float("nan")
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the best epoch is among the last tenth, so that more training may still help."""
+        n = len(self.val_acc)
+        return n > 0 and 10 * (self.val_acc.index(max(self.val_acc)) + 1) > 9 * n
+
+    def then(self, after: History) -> History:
+        """Return both histories in a row; the epoch kept is that of the second."""
+        return History(
+            val_acc=self.val_acc + after.val_acc,
+            loss=self.loss + after.loss,
+            mark_loss=self.mark_loss + after.mark_loss,
+            best_epoch=after.best_epoch + (len(self.loss) if after.best_epoch >= 0 else 0),
+            best_val_acc=after.best_val_acc,
+            test_acc=after.test_acc,
+        )
+
+
+@dataclass
+class Losses:
+    """The losses of one batch: of the task, of the mark, and the one that is minimised."""
+
+    task: Tensor
+    mark: Tensor | None
+    total: Tensor
+
+
+def fit(
+    model: nn.Module,
+    task: Task,
+    source: Callable[[], Iterable[Item]],
+    losses: Callable[[Item, int], Losses],
+    *,
+    epochs: int,
+    lr: float,
+    weight_decay: float = WEIGHT_DECAY,
+    select: bool = True,
+    eligible: Callable[[int], bool] = lambda epoch: True,
+    prefer_later: bool = False,
+    held: Collated | None = None,
+    progress: Progress | None = None,
+) -> History:
+    """Train in place, keep the best eligible epoch by validation accuracy, and measure test accuracy.
+
+    Args:
+        model: The model; left in evaluation mode.
+        task: The task, on the device of the model.
+        source: Returns the batches of one epoch.
+        losses: Maps a batch and the number of the optimiser step to its losses.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        weight_decay: Weight decay of Adam.
+        select: Whether to keep the best epoch; otherwise the last is kept.
+        eligible: Which epochs may be kept.
+        prefer_later: Which of two equally good epochs to keep.
+        held: The collated graphs of a graph task, to evaluate on.
+        progress: Called after every epoch.
+
+    Returns:
+        The history.
+    """
+    history, best = History(), dict[str, Tensor]()
+    total, marked = 0.0, 0.0
+
+    def loss(item: Item, step: int) -> Tensor:
+        nonlocal total, marked
+        found = losses(item, step)
+        total += float(found.task.detach())
+        marked += 0.0 if found.mark is None else float(found.mark.detach())
+        return found.total
+
+    def finish(epoch: int) -> None:
+        nonlocal total, marked, best
+        history.loss.append(total)
+        history.mark_loss.append(marked)
+        total, marked = 0.0, 0.0
+        found = accuracy(model, task, task.val, held)
+        history.val_acc.append(found)
+        better = found > history.best_val_acc or (prefer_later and found == history.best_val_acc)
+        if not select or (eligible(epoch) and better):
+            history.best_epoch, history.best_val_acc = epoch, found
+            best = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        if progress is not None:
+            progress(epoch + 1, epochs)
+
+    optimise(model, source, loss, epochs=epochs, lr=lr, weight_decay=weight_decay, after_epoch=finish)
+    if best:
+        model.load_state_dict(best)
+    agree(model)  # each process selects by statistics of its own
+    model.eval()
+    history.test_acc = accuracy(model, task, task.test, held)
+    return history
+
+
+def fit_task(
+    model: nn.Module,
+    task: Task,
+    *,
+    epochs: int = 100,
+    lr: float = 0.01,
+    weight_decay: float = WEIGHT_DECAY,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 41,
+    select: bool = True,
+    progress: Progress | None = None,
+) -> History:
+    """Train a model on a task in place, without a mark, and keep the best epoch.
+
+    Args:
+        model: The model; left in evaluation mode.
+        task: The task.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        weight_decay: Weight decay of Adam.
+        batch_size: Graphs per batch.
+        seed: Fixes the order of batches and dropout.
+        select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
+        progress: Called after every epoch.
+
+    Returns:
+        The history.
+    """
+    task = placed(task, model)
+    held = Collated(task.graphs) if task.level == "graph" else None
+
+    def losses(item: Item, step: int) -> Losses:
+        batch, rows = item
+        found = label_loss(call(model, batch), batch, rows)
+        return Losses(found, None, found)
+
+    with seeded(seed):
+        return fit(
+            model,
+            task,
+            lambda: batches(task, held, batch_size),
+            losses,
+            epochs=epochs,
+            lr=lr,
+            weight_decay=weight_decay,
+            select=select,
+            held=held,
+            progress=progress,
+        )
+
+
+def label_loss(scores: Tensor, batch: Any, rows: Tensor | None) -> Tensor:
+    """Return the cross-entropy of the graphs of a batch, or of some nodes of a graph."""
+    if rows is None:
+        return cross_entropy(scores, batch.y)
+    return cross_entropy(scores[rows], batch.y[rows])

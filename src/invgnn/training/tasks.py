@@ -1,0 +1,214 @@
+"""Named data sets and splits: the only module that may download."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.datasets import Amazon, Planetoid, TUDataset
+from torch_geometric.datasets.graph_generator import BAGraph
+from torch_geometric.datasets.motif_generator import CycleMotif, HouseMotif
+
+from invgnn.errors import DataError, ParameterError
+from invgnn.nn.backbones import BACKBONES, Backbone, Level, build
+from invgnn.nn.rng import seeded
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Something to classify: graphs, or the nodes of one graph, with a fixed split."""
+
+    name: str
+    level: Level
+    graphs: list[Data]
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    num_classes: int
+    split: str
+    seed: int | None = None
+
+    @property
+    def num_features(self) -> int:
+        """Width of the node features."""
+        return int(self.graphs[0].x.shape[1])
+
+    @property
+    def data(self) -> Any:
+        """What a mark is drawn from: the training graphs, or the one graph of a node task."""
+        if self.level == "node":
+            return self.graphs[0]
+        return [self.graphs[i] for i in self.train.tolist()]
+
+    def to(self, device: torch.device | str) -> Task:
+        """The same task on a device; this one if it is there already."""
+        if self.train.device == torch.device(device):
+            return self
+        return replace(
+            self,
+            graphs=[copy.copy(graph).to(device) for graph in self.graphs],
+            **{name: getattr(self, name).to(device) for name in ("train", "val", "test")},
+        )
+
+
+def _tu(root: str, name: str) -> list[Data]:
+    return list(TUDataset(root, name))
+
+
+def _planetoid(split: str) -> Callable[[str, str], list[Data]]:
+    return lambda root, name: [Planetoid(root, name, split=split)[0]]
+
+
+def _amazon(root: str, name: str) -> list[Data]:
+    return [Amazon(root, name)[0]]
+
+
+_LOADERS: dict[str, tuple[Callable[[str, str], list[Data]], str, Level]] = {
+    **dict.fromkeys(("PROTEINS", "NCI1", "MUTAG", "ENZYMES"), (_tu, "80/10/10", "graph")),
+    **{name: (_planetoid("full"), "full", "node") for name in ("Cora", "CiteSeer", "PubMed")},
+    **{
+        f"{name}-public": (_planetoid("public"), "public", "node")
+        for name in ("Cora", "CiteSeer", "PubMed")
+    },
+    "Photo": (_amazon, "80/10/10", "node"),
+}
+NAMES = ("BA-2motif", *_LOADERS)
+
+
+def load_task(name: str, seed: int = 41) -> Task:
+    """A named task; `seed` fixes the random split where the data set has none of its own.
+
+    Data come through PyG. `INVGNN_DATA` names a folder with raw files in PyG's layout to use instead
+    of a download; it is only read.
+    """
+    if name == "BA-2motif":
+        return motif_task(seed)
+    if name not in _LOADERS:
+        raise ParameterError(f"unknown task {name!r}", f"choose one of {', '.join(NAMES)}")
+    loader, split, level = _LOADERS[name]
+    dataset = name.removesuffix("-public")
+    with _scratch_root(dataset) as root, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Planetoid's pickles name modules SciPy has renamed
+        graphs = loader(root, dataset)
+    classes = int(torch.cat([g.y for g in graphs]).max()) + 1
+    train, val, test = _parts(graphs, split, seed)
+    drawn = seed if split == "80/10/10" else None
+    return Task(name, level, graphs, train, val, test, classes, split, drawn)
+
+
+def _parts(graphs: list[Data], split: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    if split in {"full", "public"}:
+        masks = (graphs[0].train_mask, graphs[0].val_mask, graphs[0].test_mask)
+        train, val, test = (mask.nonzero().view(-1) for mask in masks)
+        return train, val, test
+    count = len(graphs) if len(graphs) > 1 else int(graphs[0].num_nodes)
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(count))
+    first, second = int(0.8 * count), int(0.9 * count)
+    return order[:first], order[first:second], order[second:]
+
+
+class _scratch_root:
+    """A folder PyG may write `processed/` into, with `raw/` linked from INVGNN_DATA if it has it."""
+
+    def __init__(self, name: str) -> None:
+        given = os.environ.get("INVGNN_DATA", "")
+        given = str(Path(given).resolve()) if given else ""  # the same name elsewhere is other data
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "invgnn"
+        self.root = cache / (hashlib.sha256(given.encode()).hexdigest()[:8] if given else "data")
+        self.raw = Path(given) / name / "raw" if given else None
+        self.name = name
+
+    def __enter__(self) -> str:
+        folder = self.root / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lock = (folder / ".lock").open("w")
+        with contextlib.suppress(ImportError):  # Windows has no fcntl: load once there, then in parallel
+            import fcntl
+
+            fcntl.flock(self.lock, fcntl.LOCK_EX)  # two processes must not process the same data
+        if self.raw is not None and self.raw.is_dir() and not (folder / "raw").exists():
+            (folder / "raw").symlink_to(self.raw)
+        return str(self.root)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Literal[False]:
+        self.lock.close()
+        if isinstance(error, OSError | RuntimeError):
+            raise DataError(
+                f"the data set {self.name} cannot be had: {error}",
+                "set INVGNN_DATA to a folder holding <name>/raw in PyG's layout, or go online once",
+            ) from error
+        return False
+
+
+COLOURS = 4
+
+
+def motif_task(seed: int, count: int = 1000) -> Task:
+    """Barabási-Albert graphs carrying a house or a five-cycle; nodes are coloured at random.
+
+    A generated task, embedded so that everything runs with no download. The colours are independent
+    of the class: only the motif gives it away.
+    """
+    with seeded(seed):
+        graphs = [_motif_graph(i % 2) for i in range(count)]
+    train, val, test = _parts(graphs, "80/10/10", seed)
+    return Task("BA-2motif", "graph", graphs, train, val, test, 2, "80/10/10", seed)
+
+
+def _motif_graph(label: int) -> Data:
+    base = BAGraph(num_nodes=int(torch.randint(12, 25, ())), num_edges=2)()
+    motif = (HouseMotif, CycleMotif)[label](*((5,) if label else ()))()
+    offset = int(base.num_nodes)
+    bridge = torch.tensor([[int(torch.randint(offset, ()))], [offset]])
+    edges = torch.cat([base.edge_index, motif.edge_index + offset, bridge, bridge.flip(0)], dim=1)
+    nodes = offset + int(motif.num_nodes)
+    colours = torch.randint(COLOURS, (nodes,))
+    return Data(
+        x=torch.nn.functional.one_hot(colours, COLOURS).float(),
+        edge_index=edges,
+        y=torch.tensor([label]),
+        num_nodes=nodes,
+    )
+
+
+DEPTHS = {"graph": 3, "node": 2}
+
+
+def new_model(task: Task, backbone: str, seed: int, hidden_channels: int = 64) -> Backbone:
+    """A fresh model for a task, its weights fixed by the seed."""
+    if backbone not in BACKBONES:
+        raise ParameterError(f"unknown backbone {backbone!r}", f"choose one of {', '.join(BACKBONES)}")
+    with seeded(seed):
+        return build(
+            {
+                "name": backbone,
+                "in_channels": task.num_features,
+                "hidden_channels": hidden_channels,
+                "num_layers": 1 if backbone == "SGC" else DEPTHS[task.level],
+                "out_channels": task.num_classes,
+                "level": task.level,
+                "dropout": 0.0 if backbone == "SGC" else 0.5,
+            }
+        )
+
+
+def parse_setting(setting: str) -> tuple[str, str]:
+    """Split `"PROTEINS/GIN"` into the task's and the backbone's name."""
+    name, _, backbone = setting.partition("/")
+    if name not in NAMES or backbone not in BACKBONES:
+        raise ParameterError(
+            f"{setting!r} is not TASK/BACKBONE",
+            f"tasks: {', '.join(NAMES)}; backbones: {', '.join(BACKBONES)}",
+        )
+    return name, backbone

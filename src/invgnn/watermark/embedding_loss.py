@@ -1,0 +1,161 @@
+"""The loss of a mark: from one forward pass over carriers, mixed into a batch or on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from torch.overrides import TorchFunctionMode
+
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.forward import observe, unwrap, weight_of
+from invgnn.nn.observation import Observation, full
+from invgnn.nn.perception import head_penalty
+from invgnn.nn.rng import preserved_rng
+from invgnn.readout.reading import Reading, answer, natural_spread, standardise
+from invgnn.watermark.carrier_batches import Wanted
+from invgnn.watermark.losses import (
+    SCORE_WEIGHT,
+    in_nats,
+    logistic_loss,
+    mse_loss,
+    perception_loss,
+)
+from invgnn.watermark.protocol import Embeddable
+
+
+def own_loss(mark: Embeddable, model: nn.Module, chosen: NDArray[np.int64] | None) -> Tensor:
+    """Return the weighted loss of a mark from a forward pass of its own; the model is left unchanged.
+
+    Args:
+        mark: The mark.
+        model: The model, in any mode.
+        chosen: The carriers to use; None for all.
+    """
+    core = unwrap(model)
+    carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
+    batch = mark.batches.with_ordinary(chosen, weight_of(model))
+    buffers = {f"model.{name}": value.clone() for name, value in core.named_buffers()}
+    with preserved_rng(), _OrdinaryStatistics(carriers, batch):
+        caller = _Caller(mark, core)
+        return torch.as_tensor(torch.func.functional_call(caller, buffers, (batch, chosen)))
+
+
+class _OrdinaryStatistics(TorchFunctionMode):
+    """A block in which BatchNorm takes its statistics from the ordinary inputs of a batch only.
+
+    The ordinary inputs follow the carriers in the batch. A suspect's BatchNorm holds statistics of the
+    task, and carriers are read by those. A norm that keeps no statistics, or whose rows are not nodes,
+    graphs or edges, takes its statistics from all rows.
+    """
+
+    def __init__(self, carriers: Graphs, batch: Any) -> None:
+        super().__init__()
+        edges, nodes, graphs = batch.edge_index.shape[1], int(batch.num_nodes), int(batch.num_graphs)
+        self.first = {edges: 2 * len(carriers.edges), graphs: len(carriers), nodes: carriers.num_nodes}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace batch norms; torch calls this before every function."""
+        return (self._normalise if func is batch_norm else func)(*args, **(kwargs or {}))
+
+    def _normalise(
+        self,
+        input: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if not training or running_mean is None or len(input) not in self.first:
+            return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+        x = full(input)
+        ordinary, others = x[self.first[len(x)] :], [0, *range(2, x.dim())]
+        var, mean = torch.var_mean(ordinary, others, correction=0, keepdim=True)
+        x = (x - mean) * torch.rsqrt(var + eps)
+        x = x if weight is None else x * weight.view(mean.shape)
+        x = x if bias is None else x + bias.view(mean.shape)
+        return x.to(input.dtype)
+
+
+class _Caller(nn.Module):
+    """A model and the loss of a mark on it, as one module whose buffers can be swapped for a call."""
+
+    def __init__(self, mark: Embeddable, model: nn.Module) -> None:
+        super().__init__()
+        self.mark, self.model = mark, model
+
+    def forward(self, batch: Any, chosen: NDArray[np.int64] | None) -> Tensor:
+        size = self.mark.m if chosen is None else len(chosen)
+        seen = observe(self.model, batch, self.mark.layer, self.mark.forward)
+        wanted = self.mark.batches.wanted(chosen, seen.scores)
+        return observed_loss(self.mark, seen, self.model, slice(size), slice(size, None), wanted)
+
+
+def observed_loss(
+    mark: Embeddable,
+    seen: Observation,
+    model: nn.Module,
+    carriers: slice,
+    ordinary: slice,
+    wanted: Wanted,
+) -> Tensor:
+    """Return the weighted loss of one forward pass.
+
+    Args:
+        mark: The mark.
+        seen: What the forward pass returned.
+        model: The model.
+        carriers: Which graphs of the batch are carriers.
+        ordinary: Which graphs of the batch are ordinary inputs.
+        wanted: What the carriers should answer.
+    """
+    headless = [reading for reading in mark.readings if reading.access != "perception"]
+    losses = []
+    if headless:  # all at once: the calls are small, and many
+        answers = torch.stack([_scaled(mark, seen, model, r, carriers, ordinary) for r in headless])
+        losses.append(_answers_loss(mark, answers, headless, wanted))
+    if len(headless) < len(mark.readings):
+        losses.append(_head_loss(mark, seen, model, carriers, wanted))
+    return mark.recipe.weight / len(mark.readings) * sum(losses[1:], losses[0])
+
+
+def _scaled(
+    mark: Embeddable,
+    seen: Observation,
+    model: nn.Module,
+    reading: Reading,
+    carriers: slice,
+    ordinary: slice,
+) -> Tensor:
+    """The answers of the carriers on the scale of the loss."""
+    found = answer(seen, reading, mark.direction, model)
+    if reading.access == "embedding":
+        return standardise(found[carriers], found[ordinary], natural_spread(seen, reading, ordinary))
+    return in_nats(found[carriers], found[ordinary]) if reading.access == "logits" else found[carriers]
+
+
+def _answers_loss(mark: Embeddable, answers: Tensor, readings: Sequence[Reading], wanted: Wanted) -> Tensor:
+    """The weighted sum of the losses of some readings, one row of answers each."""
+    weights = [SCORE_WEIGHT if reading.access == "logits" else 1.0 for reading in readings]
+    if mark.recipe.loss == "mse":
+        losses = mse_loss(answers, wanted.targets.to(answers))
+    else:
+        losses = logistic_loss(answers, wanted.bits.to(answers))
+    return losses.dot(torch.tensor(weights).to(losses))
+
+
+def _head_loss(
+    mark: Embeddable, seen: Observation, model: nn.Module, carriers: slice, wanted: Wanted
+) -> Tensor:
+    """The loss of the paper's head, with the penalty on its gradient."""
+    reading = next(reading for reading in mark.readings if reading.access == "perception")
+    found = answer(seen, reading, mark.direction, model)[carriers]
+    return perception_loss(found, wanted.targets.to(found)) + head_penalty(model, found)

@@ -1,0 +1,692 @@
+"""Watermark: a secret and its carriers, how they are embedded in a model and read back."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from invgnn.concealed import conceal
+from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
+from invgnn.graphs.disjoint_union import Graphs, Ints
+from invgnn.graphs.invariants import Scale, find_invariant, keyed_targets, plain_bits
+from invgnn.nn.distributed import peers, shared
+from invgnn.nn.forward import Forward, unwrap, weight_of
+from invgnn.nn.gradient_projection import projected_sum
+from invgnn.readout.answers import Answers
+from invgnn.readout.query import Suspect, ask
+from invgnn.readout.reading import Access, Direction, Reading
+from invgnn.readout.replies import Replies
+from invgnn.secret import Secret, Stream
+from invgnn.stats import laws
+from invgnn.stats.evidence import Evidence, evidence_of
+from invgnn.storage import container, encoding
+from invgnn.storage.encryption import require_passphrase
+from invgnn.watermark.carrier_batches import CarrierBatches
+from invgnn.watermark.carriers import Carriers, Reference, Sampler, distinct
+from invgnn.watermark.context import FORMAT, bind, check_context
+from invgnn.watermark.directions import directions
+from invgnn.watermark.embedding_loss import own_loss
+from invgnn.watermark.inputs import Inputs
+from invgnn.watermark.mark_file import pack, unpack
+from invgnn.watermark.mixed_batch import MixedBatch
+from invgnn.watermark.questions import Questions
+from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.refresh import refresh
+from invgnn.watermark.schedule import CarrierSchedule
+from invgnn.watermark.score_channel import Baseline, ScoreChannel
+
+Key = Literal["keyed", "plain"]
+MOST_NODES = 2_000_000
+"""How many nodes all carriers, or all ordinary inputs, may have together."""
+ORDINARY = 64
+"""How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Watermark:
+    """A mark: a secret, its carriers, and everything that derives from them.
+
+    Draw one with `Watermark.draw`, embed it with `joint_loss`, `loss` or `mix`, read a suspect with `read`,
+    and store it with `save`. The bits are derived anew each time and never stored.
+
+    Attributes:
+        secret: The secret that everything derives from.
+        context: What every derivation is bound to: format, sampler, digest of the data, declared readings.
+        carriers: The carrier graphs.
+        ordinary: Ordinary inputs of the task, asked together with the carriers.
+        scale: The normalisation of the invariant.
+        recipe: The settings of the embedding.
+        rejected: How many candidates were rejected when the carriers were drawn, and why.
+        forward: How to call an unusual model on a PyG batch; not stored in files.
+        baseline: For a mark with a score channel: scores of the model before the mark was embedded.
+        labels: The classes of the ordinary inputs, if they are known.
+    """
+
+    secret: Secret
+    context: dict[str, Any]
+    carriers: Graphs
+    ordinary: Graphs
+    scale: Scale
+    recipe: Recipe = field(default_factory=Recipe)
+    rejected: dict[str, int] = field(default_factory=dict)
+    forward: Forward | None = None
+    baseline: Baseline | None = None
+    labels: Ints | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an unsound mark."""
+        check_context(self.context)
+        if max(self.carriers.num_nodes, self.ordinary.num_nodes) > MOST_NODES:
+            raise ParameterError(
+                f"more than {MOST_NODES:,} nodes", "draw the mark anew, from smaller graphs"
+            )
+        if len(self.carriers) != self.m:
+            raise ParameterError(f"{len(self.carriers)} carriers for m={self.m}", "draw the mark anew")
+        if not distinct(self.carriers, Sampler.recall(self.context["sampler"])):
+            raise ParameterError("some carriers are the same graph", "draw the mark anew")
+        if not 1 <= len(self.ordinary) <= self.context["ordinary"]:
+            raise ParameterError(
+                f"{len(self.ordinary)} ordinary inputs for ordinary={self.context['ordinary']}",
+                "draw the mark anew",
+            )
+        self._check_labels()
+        if self.complete and int(self.bits.sum()) * 2 != self.m:
+            raise ParameterError("the key is not balanced", "draw the mark anew")
+        if self.recipe.every > 1 and "perception" in {r.access for r in self.readings}:
+            raise ParameterError("the paper's head learns in every step", "set every=1")
+        if self.baseline is not None and self.score_channel is None:
+            raise ParameterError(
+                "baseline scores belong to a score channel, and this mark has none",
+                "draw it with score_channel=128",
+            )
+
+    def _check_labels(self) -> None:
+        if self.labels is None:
+            return
+        if self.format == 1:
+            raise ParameterError("format 1 binds no labels, so it keeps none", "draw the mark anew")
+        rows = len(self.ordinary) if self.context["level"] == "graph" else self.ordinary.num_nodes
+        known = np.asarray(self.labels)
+        if known.shape != (rows,) or known.dtype != np.int64:
+            raise ParameterError(f"labels of shape {known.shape} for {rows} inputs", "draw the mark anew")
+        if self.classes is None or known.min() < -1 or known.max() >= self.classes:
+            raise ParameterError("a label is no class of the task", "draw the mark anew")
+
+    @classmethod
+    def draw(
+        cls,
+        secret: Secret,
+        data: Any,
+        *,
+        m: int = 128,
+        access: Access | Sequence[Access] = ("embedding", "logits"),
+        layer: str = "auto",
+        feature: Literal["projection", "confidence"] = "projection",
+        classes: int | None = None,
+        invariant: str = "lambda2",
+        key: Key = "keyed",
+        gap: float | None = None,
+        statistic: str = "combined",
+        sampler: Sampler | None = None,
+        score_channel: int | None = None,
+        recipe: Recipe | None = None,
+        forward: Forward | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Watermark:
+        """Draw a fresh mark for a task.
+
+        Args:
+            secret: The secret; use one per model or per licensee.
+            data: The task's training graphs (a list of PyG `Data` or a data set); for a node task the one
+                training graph. `Graphs` and a `Reference`, to draw from repeatedly, are accepted too.
+            m: Number of carriers, one bit each; even.
+            access: The levels at which a suspect may be read. All are declared now, and the mark is
+                embedded at each of them.
+            layer: Where to read at `embedding`: a module's name, `"name:in"`, or `"auto"`.
+            feature: At `logits`: the secret's `projection` of the scores, or the top class's `confidence`.
+            classes: Number of classes; by default taken from the data's labels (`y`).
+            invariant: Name of the graph invariant that carriers are rated by.
+            key: `keyed` derives the bits from the secret. `plain` derives them from the invariant, as in
+                the paper; its verdicts rest on the `models` null.
+            gap: Smallest distance of a target from one half (default 0.25 keyed, 0 plain).
+            statistic: `combined`, `matches` or `rank`.
+            sampler: The parameters of the carrier sampler.
+            score_channel: Number of public features of a score channel; None for no score channel.
+            recipe: The settings of the embedding.
+            forward: How to call an unusual model on a PyG batch; not stored in files.
+            progress: Called with the number of carriers found so far.
+
+        Returns:
+            The mark.
+
+        Raises:
+            CarrierError: If the data do not yield enough carriers.
+            DataError: If the data are not graphs of a task.
+            ParameterError: If an argument is outside its limits.
+        """
+        laws.check_m(m)
+        reference = Reference.of(data)
+        sampler = sampler or Sampler()
+        gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)
+        names = [access] if isinstance(access, str) else list(access)
+        classes = _classes(classes, reference)
+        context = {
+            "format": FORMAT,
+            "m": m,
+            "key": key,
+            "invariant": invariant,
+            "gap": gap,
+            "sampler": sampler.record(),
+            "level": reference.level,
+            "reference": reference.digest,
+            "readings": [Reading(a, layer, feature, classes).record() for a in names],
+            "statistic": statistic,
+            "ordinary": ORDINARY,
+            "classes": classes,
+        } | ({} if score_channel is None else {"function": score_channel})  # the field's name in every file
+        check_context(context)
+        bound = bind(context)
+        scale = reference.scale(invariant)
+
+        def side(graphs: Graphs) -> NDArray[np.int64]:
+            t = scale(find_invariant(invariant)(graphs))
+            return np.where(np.abs(t - 0.5) < gap, -1, plain_bits(t)).astype(np.int64)
+
+        drawn = Carriers.draw(
+            reference,
+            m,
+            secret.derive("carriers", bound),
+            sampler,
+            side if key == "plain" else None,
+            progress,
+        )
+        usual = np.sort(secret.derive("ordinary", bound).permutation(len(reference.graphs))[:ORDINARY])
+        return cls(
+            secret=secret,
+            context=context,
+            carriers=drawn.graphs,
+            ordinary=reference.graphs.take(usual),
+            labels=None if classes is None else reference.labels_at(usual),
+            scale=scale,
+            recipe=recipe or Recipe(),
+            rejected=dict(drawn.rejected),
+            forward=forward,
+        )
+
+    # -- what derives from the secret ---------------------------------------------------------
+
+    @property
+    def m(self) -> int:
+        """Number of carriers, and so of bits."""
+        return int(self.context["m"])
+
+    @property
+    def format(self) -> int:
+        """The format of this mark, which says how everything derives from the secret."""
+        return int(self.context["format"])
+
+    @property
+    def level(self) -> str:
+        """`graph` for a graph task, `node` for a node task."""
+        return str(self.context["level"])
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes of the task; None if it was not known when the mark was drawn."""
+        if self.format == 1:  # known only where labels are read
+            return next((r.classes for r in self.readings if r.classes is not None), None)
+        known = self.context["classes"]
+        return None if known is None else int(known)
+
+    @property
+    def complete(self) -> bool:
+        """Whether this mark has a key; one with a score channel has none before it has a baseline."""
+        return self.score_channel is None or self.baseline is not None
+
+    @cached_property
+    def bound(self) -> str:
+        """Digest of the context that every derivation is bound to."""
+        return bind(self.context)
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """The declared readings; the first is the default."""
+        return [Reading.recall(record) for record in self.context["readings"]]
+
+    @property
+    def layer(self) -> str | None:
+        """The hidden layer to observe, if a declared reading needs one."""
+        return next((r.layer for r in self.readings if r.hidden), None)
+
+    @cached_property
+    def perceived(self) -> NDArray[np.float64]:
+        """The normalised invariant of every carrier, in [0, 1]."""
+        return self.scale(find_invariant(self.context["invariant"])(self.carriers))
+
+    @cached_property
+    def bits(self) -> NDArray[np.int64]:
+        """The balanced key, one bit per carrier.
+
+        A mark with a score channel has one key for each set of baseline scores and none before, so that
+        nobody can search for the two channels separately.
+
+        Raises:
+            ParameterError: If the mark has a score channel and no baseline yet.
+        """
+        if not self.complete:
+            raise ParameterError(
+                "this mark has no key yet: its score channel has no baseline scores",
+                "train the model, then mark = mark.with_baseline(model, data); to verify, use the mark "
+                "that was embedded (`invgnn embed` wrote it into its file)",
+            )
+        if self.context["key"] == "plain":
+            return plain_bits(self.perceived).astype(np.int64)
+        return self.secret.derive("bits", self.bound, *self._asked_about).balanced(self.m)
+
+    @cached_property
+    def questions(self) -> Questions:
+        """All that a suspect is asked."""
+        return Questions(self.carriers, self.ordinary, self.labels)
+
+    @cached_property
+    def _asked_about(self) -> list[str]:
+        """Digests of the questions and of the baseline scores, which bits and score channel are bound to.
+
+        Whoever changes a part of them gets other bits, so nobody can arrange inputs to fit known bits.
+        """
+        if self.format == 1:
+            held = [self.carriers.digest_1(), self.ordinary.digest_1()]
+        else:
+            held = [self.questions.digest]
+        return held if self.baseline is None else [*held, self.baseline.digest(self.format)]
+
+    @cached_property
+    def targets(self) -> NDArray[np.float64]:
+        """What the model should perceive on each carrier, in [0, 1]."""
+        if self.context["key"] == "plain":
+            return self.perceived
+        return keyed_targets(self.perceived, self.bits, self.context["gap"])
+
+    @cached_property
+    def direction(self) -> Direction:
+        """The secret's ±1 vector for an access level and a width."""
+        return directions(self.secret, self.bound, self.format, self.classes)
+
+    def reading(self, access: Access | None = None) -> Reading:
+        """Return the declared reading at an access level, by default the first.
+
+        Raises:
+            ParameterError: If the level was not declared when the mark was drawn.
+        """
+        for reading in self.readings:
+            if access in {None, reading.access}:
+                return reading
+        declared = ", ".join(r.access for r in self.readings)
+        raise ParameterError(
+            f"access {access!r} was not declared when this mark was drawn",
+            f"declared: {declared}; a reading chosen after looking at the suspect proves nothing",
+        )
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(
+        self, suspect: Suspect, access: Access | None = None, forward: Forward | None = None
+    ) -> Answers:
+        """Ask a suspect and read its replies at one access level.
+
+        Columns are taken for the task's classes in their order. `verify` also finds out which column is
+        which class.
+
+        Args:
+            suspect: A module, or a function from a PyG batch to scores.
+            access: A declared level; by default the first.
+            forward: How to call an unusual model.
+
+        Returns:
+            One answer per carrier and per ordinary input.
+
+        Raises:
+            SuspectError: If the suspect cannot be read at this level or answers no ordinary input.
+        """
+        reading = self.reading(access)
+        replies = self.ask(suspect, [reading], forward)
+        return self.answers(replies, reading)
+
+    def ask(
+        self, suspect: Suspect, readings: Sequence[Reading] | None = None, forward: Forward | None = None
+    ) -> Replies:
+        """Ask a suspect about carriers and ordinary inputs, in the secret's order, once for all readings.
+
+        The questions are decoded from the bytes that the bits are bound to; every suspect gets copies.
+
+        Args:
+            suspect: A module, or a function from a PyG batch to scores.
+            readings: The readings to prepare for; by default all declared ones.
+            forward: How to call an unusual model.
+
+        Returns:
+            The replies.
+        """
+        asked, labels = self._asked
+        readings = self.readings if readings is None else readings
+        replies = ask(suspect, asked, readings, forward or self.forward)
+        return replies.labelled(labels, self.classes)
+
+    def answers(self, replies: Replies, reading: Reading, columns: Sequence[int] | None = None) -> Answers:
+        """Read one answer per question from a suspect's replies.
+
+        Args:
+            replies: What `ask` returned.
+            reading: Where to read.
+            columns: Which column of the scores is which class; by default in order.
+        """
+        found = np.empty(len(self._order))
+        found[self._order] = replies.answers(reading, self.direction, columns)
+        return Answers.of(reading, found, self.m)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """The order of the questions, independent of the bits."""
+        count = self.m + len(self.ordinary)
+        return self.secret.derive("order", self.bound).permutation(count)
+
+    @cached_property
+    def _asked(self) -> tuple[Graphs, Ints | None]:
+        """The questions in the order in which they are asked, and their classes."""
+        return self.questions.in_order(self._order, self.level)
+
+    def evidence(self, answers: Answers) -> Evidence:
+        """Return the evidence in a suspect's answers under the declared statistic.
+
+        A plain key has no exact law: then only the counts mean something, and the evidence is 0 bits.
+        """
+        threshold = 0.5 if answers.reading.binary else None
+        found = evidence_of(answers.carriers, self.bits, self.context["statistic"], threshold)
+        return found if self.context["key"] == "keyed" else replace(found, log_p=0.0, exact=False)
+
+    # -- the score channel --------------------------------------------------------------------
+
+    @property
+    def score_channel(self) -> int | None:
+        """Number of features of the score channel; None without one."""
+        size = self.context.get("function")
+        return None if size is None else int(size)
+
+    def with_baseline(self, model: nn.Module, data: Any) -> Watermark:
+        """Return the same mark, bound to the scores of a model before the mark is embedded.
+
+        Embed the returned mark and store it. It cannot be made again: key and direction derive from the
+        baseline scores.
+
+        Args:
+            model: A model that has learnt its task.
+            data: The data that the mark was drawn from.
+
+        Raises:
+            ParameterError: If the mark has no score channel, or a baseline already.
+            DataError: If these are other data.
+        """
+        if self.baseline is not None:
+            raise ParameterError("this mark has a baseline already", "embed it as it is, or draw another")
+        self._features(data)
+        return replace(self, baseline=Baseline.of(model, data, self.forward, self.format))
+
+    def channel(self, data: Any) -> ScoreChannel:
+        """Return the score channel on the data that this mark was drawn from.
+
+        Raises:
+            ParameterError: If the mark has no score channel, or no baseline yet.
+            DataError: If these are other data.
+        """
+        features = self._features(data)
+        if self.baseline is None:
+            raise ParameterError(
+                "this mark has no baseline scores",
+                "to embed it, train the model, then mark = mark.with_baseline(model, data); to verify, use "
+                "the mark that was embedded (`invgnn embed` wrote it into its file)",
+            )
+        inputs = Inputs.of(data)
+        if self.baseline.inputs != inputs.digest(self.format):
+            raise DataError(
+                "these are not the inputs that the baseline scores belong to",
+                "pass the same training data, every tensor as it was",
+            )
+        stream = self.secret.derive("function", self.bound, *self._asked_about)
+        before, strength = self.baseline.scores, self.recipe.score_shift
+        return ScoreChannel.draw(stream, self.direction, inputs, features, strength, before, self.format)
+
+    def _features(self, data: Any) -> int:
+        """The number of features, if these are the right data."""
+        if self.score_channel is None:
+            raise ParameterError("this mark has no score channel", "draw it with score_channel=128")
+        if Reference.of(data, self.format).digest != self.context["reference"]:
+            raise DataError(
+                "these are not the inputs that the mark was drawn from", "pass the same training data"
+            )
+        return self.score_channel
+
+    # -- embedding ----------------------------------------------------------------------------
+
+    @cached_property
+    def batches(self) -> CarrierBatches:
+        """Carriers and ordinary inputs as PyG batches."""
+        return CarrierBatches(self.carriers, self.ordinary, self.bits, self.targets)
+
+    @cached_property
+    def schedule(self) -> CarrierSchedule:
+        """Which carriers are used in which optimiser step."""
+
+        def stream(number: int) -> Stream:
+            return self.secret.derive("steps", self.bound, number)
+
+        return CarrierSchedule(self.m, self.level, stream)
+
+    def loss(self, model: nn.Module, *, step: int | None = None, batch: Any = None) -> Tensor:
+        """Return the mark's loss, times `recipe.weight`, from a forward pass of its own.
+
+        The pass runs in the model's present mode, over carriers and ordinary inputs together, on copies of
+        the buffers. Mode, statistics and random state stay exactly as they were, and BatchNorm takes its
+        statistics from the ordinary inputs alone.
+
+        Args:
+            model: The model. Pass a `DistributedDataParallel` model wrapped: the gradient is the mean over
+                its processes, however the loss is sent backward.
+            step: Number of the optimiser step; needed with `recipe.ratio` or `recipe.every`. In a step that
+                uses no carriers the loss is a zero without gradient.
+            batch: The task batch of the step; needed with `recipe.ratio`.
+
+        Returns:
+            The loss, to be added to the task loss.
+        """
+        portion = self.schedule.at(self.recipe, batch, step)
+        if portion is self.schedule.none:
+            like = weight_of(model)
+            return torch.zeros(()) if like is None else like.new_zeros(())
+        chosen = None if portion is self.schedule.all else portion.carriers
+        return shared(own_loss(self, model, chosen), model)
+
+    def joint_loss(
+        self, model: nn.Module, task_loss: Tensor, *, step: int | None = None, batch: Any = None
+    ) -> Tensor:
+        """Return task loss and mark loss in one, without the conflicting part of the mark's gradient.
+
+        The component of the mark's gradient that conflicts with the task's is projected out. This costs a
+        second backward pass. Call `backward` on the result; only parameters of this model get a gradient.
+
+        Args:
+            model: The model.
+            task_loss: The loss of the task, with a gradient to the model's parameters.
+            step: Number of the optimiser step, as in `loss`.
+            batch: The task batch, as in `loss`.
+
+        Returns:
+            The sum of both losses.
+        """
+        if self.schedule.at(self.recipe, batch, step) is self.schedule.none:
+            return task_loss
+        mark_loss = self.loss(unwrap(model), step=step, batch=batch)
+        return projected_sum(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
+
+    def mix(self, batch: Any, *, step: int | None = None) -> MixedBatch:
+        """Append carriers to a task batch: call the result on the model, then take its loss.
+
+        Args:
+            batch: The task batch.
+            step: Number of the optimiser step; needed with `recipe.ratio` or `recipe.every`.
+
+        Raises:
+            DataError: If the batch holds tensors that carriers lack, such as edge attributes.
+        """
+        return MixedBatch(self, batch, self.schedule.at(self.recipe, batch, step))
+
+    def refresh(
+        self,
+        student: nn.Module,
+        teacher: nn.Module,
+        batches: Collection[Any],
+        *,
+        epochs: int = 100,
+        lr: float = 0.01,
+        temperature: float = 2.0,
+        seed: int = 41,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Distil your marked model into a student, in place, and embed the mark in the student.
+
+        Distillation on task inputs alone loses the mark. This gives the owner a smaller model, or one of
+        another architecture, that verifies. Optimiser and recipe are those of training. The last epoch is
+        kept. The teacher and the random state stay as they were; after an error the student does too.
+
+        Args:
+            student: The student, any model on PyG inputs; left in evaluation mode.
+            teacher: The marked model.
+            batches: Task inputs, iterated once per epoch: a list or a `DataLoader` of PyG batches; for a
+                node task `[data]`. Labels are not used.
+            epochs: Number of epochs.
+            lr: Learning rate of Adam.
+            temperature: Temperature of the distillation.
+            seed: Fixes the order of batches and dropout.
+            progress: Called with the number of finished epochs and the total.
+
+        Raises:
+            ParameterError: If an argument cannot be used.
+            DataError: If student and teacher return scores of different shapes.
+        """
+        refresh(
+            self,
+            student,
+            teacher,
+            batches,
+            epochs=epochs,
+            lr=lr,
+            temperature=temperature,
+            seed=seed,
+            progress=progress,
+        )
+
+    # -- files --------------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the context and of all questions, without the secret."""
+        if self.format != 1:
+            return encoding.digest("invgnn/mark/2", [self.bound, *self._asked_about])
+        return hashlib.sha256("".join([self.bound, *self._asked_about]).encode()).hexdigest()
+
+    def save(
+        self,
+        path: str | Path,
+        passphrase: str | None = None,
+        *,
+        insecure_no_passphrase: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the mark, secret included, encrypted and readable by you alone.
+
+        Args:
+            path: Where to write it.
+            passphrase: The passphrase that it is encrypted with.
+            insecure_no_passphrase: Whether to write it in clear instead.
+            overwrite: Whether to replace an existing file.
+
+        Raises:
+            PassphraseError: If there is no passphrase.
+            FileError: If the file exists, or cannot be written.
+        """
+        passphrase = conceal(passphrase)
+        require_passphrase(passphrase, insecure_no_passphrase)
+        body, tensors = pack({one.name: getattr(self, one.name) for one in fields(self)}, self.digest)
+        container.write(
+            path, "mark", body, tensors, passphrase=passphrase, private=True, overwrite=overwrite
+        )
+
+    @classmethod
+    def load(
+        cls, path: str | Path, passphrase: str | None = None, *, forward: Forward | None = None
+    ) -> Watermark:
+        """Read a mark from a file.
+
+        Args:
+            path: The file.
+            passphrase: Its passphrase, if it is encrypted.
+            forward: How to call an unusual model.
+
+        Raises:
+            FileError: If there is no such file, or it holds no sound mark.
+            PassphraseError: If the passphrase is missing or wrong.
+        """
+        passphrase = conceal(passphrase)
+        held = container.read(path, "mark", passphrase=passphrase)
+        try:
+            mark = cls(**unpack(held), forward=forward)
+            if mark.digest != held.body["digest"]:
+                raise ParameterError("its digest is not that of its content")
+        except InvgnnError as error:
+            advice = error.advice or "Use another copy of it."
+            raise FileError(f"{path} holds no sound mark: {error.message[:400]}", advice) from None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            why = f"{path} holds no sound mark: {str(error)[:400]}"
+            raise FileError(why, "Use another copy of it.") from None
+        return mark
+
+    def fresh(self) -> Watermark:
+        """Return the same mark with nothing derived yet, so that a judge derives everything anew."""
+        return replace(self, context=copy.deepcopy(self.context))
+
+    def replace(self, **changes: Any) -> Watermark:
+        """Return the same mark with another `recipe` or `forward`.
+
+        Raises:
+            ParameterError: If any other field is given; these are bound to the secret.
+        """
+        extra = set(changes) - {"recipe", "forward"}
+        if extra:
+            raise ParameterError(f"{', '.join(sorted(extra))} is bound to the secret", "draw a new mark")
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        accesses = "+".join(r.access for r in self.readings)
+        return (
+            f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
+            f"{accesses}, {self.digest[:12]})"
+        )
+
+
+def _classes(given: int | None, reference: Reference) -> int | None:
+    """The number of classes: as given, but no fewer than the labels show."""
+    known = reference.num_classes
+    if given is None or known is None or given >= known:
+        return known if given is None else given
+    raise ParameterError(
+        f"classes={given}, but the data have labels up to {known - 1}", "leave classes= out, or correct it"
+    )

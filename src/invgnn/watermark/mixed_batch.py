@@ -1,0 +1,148 @@
+"""MixedBatch: a task batch with carriers appended, for one forward pass and one loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from invgnn.errors import DataError, SuspectError
+from invgnn.nn.distributed import peers
+from invgnn.nn.forward import as_batch, observe, run, unwrap
+from invgnn.nn.gradient_projection import projected_sum
+from invgnn.nn.observation import Observation, num_graphs
+from invgnn.watermark.carrier_batches import Part
+from invgnn.watermark.embedding_loss import observed_loss
+from invgnn.watermark.protocol import Embeddable
+from invgnn.watermark.schedule import Portion
+
+ENOUGH = 16
+"""With fewer task graphs the spread of ordinary answers is estimated on the mark's own ordinary inputs."""
+_KNOWN = {"x", "edge_index", "batch", "ptr", "y", "n_id", "e_id"}
+"""What is mixed, and labels and numbers that PyG's loaders add for their own use."""
+
+
+class MixedBatch:
+    """A task batch with carriers appended.
+
+    Call it on the model to get the scores of the task inputs, then take `loss` or `joint_loss`.
+    """
+
+    def __init__(self, mark: Embeddable, task: Any, portion: Portion) -> None:
+        self.mark, self.carriers = mark, portion.carriers
+        self.seen: tuple[Observation, nn.Module] | None = None
+        self.peers: Any = None
+        self.batch = task
+        if not len(self.carriers):  # this step is the task's alone, at no extra cost
+            return
+        _check(mark, task)
+        self.tasks, self.nodes = num_graphs(task), len(task.x)
+        self.alone = mark.level == "graph" and self.tasks >= ENOUGH
+        part, self.wanted = mark.batches.portion(portion, task.x)
+        # Task graphs are ordinary inputs too, where there are enough of them.
+        self.batch = _joined(task, [part] if self.alone else [part, mark.batches.ordinary_part(task.x)])
+
+    def __call__(self, model: nn.Module) -> Tensor:
+        """Run one forward pass over task inputs and carriers, and return the scores of the task inputs."""
+        if not len(self.carriers):
+            scores = run(model, self.batch, self.mark.forward)
+            self.seen = Observation(scores, None, self.batch), unwrap(model)
+            return scores
+        seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
+        self.seen, self.peers = (seen, unwrap(model)), peers(model)
+        rows = self.nodes if len(seen.scores) == self.batch.num_nodes else self.tasks
+        return seen.scores[:rows]
+
+    def loss(self) -> Tensor:
+        """Return the weighted loss of the mark for the forward pass just made.
+
+        Raises:
+            SuspectError: If no forward pass was made.
+        """
+        if self.seen is None:
+            raise SuspectError("no forward pass was made", "call this mixed batch on the model first")
+        if not len(self.carriers):
+            return self.seen[0].scores.new_zeros(())
+        first, last = self.tasks, self.tasks + len(self.carriers)
+        ordinary = slice(first) if self.alone else slice(last, None)
+        return observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
+
+    def joint_loss(self, task_loss: Tensor) -> Tensor:
+        """Return task loss and mark loss in one, without the conflicting part of the mark's gradient.
+
+        Args:
+            task_loss: The loss of the scores that this batch returned.
+        """
+        mark_loss = self.loss()
+        if not len(self.carriers):
+            return task_loss
+        parameters = self.seen[1].parameters() if self.seen else ()
+        return projected_sum(task_loss, mark_loss, parameters, self.mark.recipe.cap, self.peers)
+
+
+def _check(mark: Embeddable, task: Any) -> None:
+    """Refuse a task batch that carriers cannot be mixed into."""
+    lost = _lost(task)
+    if lost:
+        raise DataError(
+            f"the task batch has {', '.join(lost)} and carriers have none to mix in",
+            "use loss = task_loss + mark.loss(model) with a forward= that supplies it, or delete it "
+            "from the batch if the model does not use it",
+        )
+    if task.x is None:
+        raise DataError(
+            "the task batch has no node features to mix carriers into",
+            "use loss = task_loss + mark.loss(model), or give the graphs features",
+        )
+    if mark.carriers.x is None:
+        raise DataError("the carriers have no node features", "draw the mark from graphs with features")
+
+
+def _lost(task: Any) -> list[str]:
+    """Names of what a batch holds for every node or edge and a mixed batch would lack."""
+    more = [name for name in task.keys() if name not in _KNOWN and not name.endswith("_mask")]  # noqa: SIM118 a PyG batch is no dict
+    sizes = {int(task.num_nodes), int(task.num_edges)} - {num_graphs(task)} if more else ()
+    return [
+        name
+        for name in more
+        if isinstance(value := task[name], Tensor) and value.dim()
+        if value.shape[-1 if "index" in name else 0] in sizes
+    ]
+
+
+def _joined(task: Any, parts: list[Part]) -> Any:
+    x, nodes, graphs = task.x, len(task.x), num_graphs(task)
+    _check_features(x, parts[0].x)
+    own, ptr = getattr(task, "batch", None), getattr(task, "ptr", None)
+    own = x.new_zeros(nodes, dtype=torch.long) if own is None else own
+    if ptr is None:
+        ptr = nn.functional.pad(torch.bincount(own, minlength=graphs).cumsum(0), (1, 0))
+    features, edges, owners, ends = [x], [task.edge_index], [own], [ptr]
+    for part in parts:
+        features.append(part.x)
+        edges.append(part.edge_index + (nodes - part.nodes))
+        owners.append(part.batch + (graphs - part.graphs))
+        ends.append(part.ptr + (nodes - part.nodes))
+        nodes, graphs = nodes + len(part.x), graphs + len(part.ptr)
+    joined = as_batch(
+        x=torch.cat(features),
+        edge_index=torch.cat(edges, dim=1),
+        batch=torch.cat(owners),
+        ptr=torch.cat(ends),
+    )
+    joined.num_nodes = nodes  # PyG would look for it again and again
+    return joined
+
+
+def _check_features(task: Tensor, carriers: Tensor) -> None:
+    if task.shape[1] != carriers.shape[1]:
+        raise DataError(
+            f"the batch has {task.shape[1]} features, the carriers {carriers.shape[1]}",
+            "draw the mark from the data the model is trained on",
+        )
+    if task.is_floating_point() != carriers.is_floating_point():
+        raise DataError(
+            f"the batch has features of type {task.dtype}, the carriers of {carriers.dtype}",
+            "draw the mark from features as the model gets them: whole numbers or floats in both",
+        )

@@ -1,0 +1,116 @@
+"""Refresh: distil a marked model into a student and embed the mark in it again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterator, Sized
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from invgnn.errors import DataError, ParameterError
+from invgnn.nn.distillation import distillation_loss
+from invgnn.nn.forward import evaluation_mode, observe, to_batch, weight_of
+from invgnn.nn.observation import num_graphs
+from invgnn.nn.optimise import optimise
+from invgnn.nn.rng import seeded
+from invgnn.nn.weight_scaling import scale_weights
+from invgnn.watermark.protocol import Refreshable
+
+
+def refresh(
+    mark: Refreshable,
+    student: nn.Module,
+    teacher: nn.Module,
+    batches: Collection[Any],
+    *,
+    epochs: int,
+    lr: float,
+    temperature: float,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Distil a teacher into a student and embed the mark in the student; see `Watermark.refresh`."""
+    if student is teacher:
+        raise ParameterError("the student is the teacher", "pass a fresh model, or copy.deepcopy(teacher)")
+    if epochs < 1 or not all(0 < value < float("inf") for value in (lr, temperature)):
+        raise ParameterError("epochs, lr and temperature must be positive", "usual are 100, 0.01 and 2")
+    for reading in mark.readings:  # a student that cannot be read fails now, not after the warm-up
+        mark.read(student, reading.access)
+    with seeded(seed), _restored_after_errors(student):
+        steps, graphs = _measure(batches)
+        recipe = mark.recipe.paced(mark.m, steps, None if mark.level == "node" else graphs)
+        paced, first = mark.replace(recipe=recipe), recipe.first_step(epochs * steps)
+
+        def loss(batch: Any, step: int) -> Tensor:
+            targets = _scores(paced, teacher, batch)
+            used = step >= first and recipe.uses_carriers(step)
+            return _loss(paced, student, batch, targets, temperature, step if used else None)
+
+        def report(epoch: int) -> None:
+            if progress:
+                progress(epoch + 1, epochs)
+
+        optimise(student, lambda: batches, loss, epochs=epochs, lr=lr, after_epoch=report)
+        student.eval()
+        if recipe.weight_scale is not None:
+            carriers = to_batch(mark.carriers, weight_of(student))
+            scale_weights(student, carriers, recipe.weight_scale, mark.forward)
+
+
+def _measure(batches: Collection[Any]) -> tuple[int, int | None]:
+    """The number of batches, and the number of graphs in the first."""
+    advice = "pass a list or a DataLoader of PyG batches; for a node task [data]"
+    if isinstance(batches, Iterator) or not isinstance(batches, Sized):
+        raise ParameterError("batches are iterated once per epoch, and these only once", advice)
+    batch = next(iter(batches), None)
+    if not hasattr(batch, "edge_index"):
+        raise ParameterError("there are no batches of graphs to learn from", advice)
+    return len(batches), num_graphs(batch)
+
+
+def _loss(
+    mark: Refreshable, student: nn.Module, batch: Any, targets: Tensor, temperature: float, step: int | None
+) -> Tensor:
+    """The loss of one batch: distillation from the teacher and, if a step is given, the mark."""
+    if step is not None and mark.recipe.joint:
+        mixed = mark.mix(batch, step=step)
+        soft = _divergence(mixed(student), targets, temperature)
+        return mixed.joint_loss(soft) if mark.recipe.gradient_projection else soft + mixed.loss()
+    soft = _divergence(observe(student, batch, None, mark.forward).scores, targets, temperature)
+    if step is None:
+        return soft
+    if mark.recipe.gradient_projection:
+        return mark.joint_loss(student, soft, step=step, batch=batch)
+    return soft + mark.loss(student, step=step, batch=batch)
+
+
+def _divergence(predicted: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    if predicted.shape != targets.shape:
+        message = f"the teacher's scores are {tuple(targets.shape)}, the student's {tuple(predicted.shape)}"
+        raise DataError(message, "give the student as many classes, and both the same inputs")
+    return distillation_loss(predicted, targets, temperature).mean()
+
+
+@torch.no_grad()
+def _scores(mark: Refreshable, teacher: nn.Module, batch: Any) -> Tensor:
+    with evaluation_mode(teacher):
+        return observe(teacher, batch, None, mark.forward).scores
+
+
+@contextmanager
+def _restored_after_errors(model: nn.Module) -> Iterator[None]:
+    """A block after which a model keeps its new weights, or has its old ones and modes after an error."""
+    before = copy.deepcopy(model.state_dict())
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    except BaseException:
+        model.load_state_dict(before)
+        for module, training in modes:
+            module.training = training
+        raise
+    finally:
+        model.zero_grad()
