@@ -18,7 +18,7 @@ with warnings.catch_warnings():  # PyG itself compiles in ways that torch has co
     warnings.simplefilter("ignore")
     from torch_geometric.data import Data
 
-from drawn import Lcg
+from _helpers.drawn import Lcg
 from invgnn.errors import DataError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.rng import seeded

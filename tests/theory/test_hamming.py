@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keys import balanced_keys
 from scipy import stats
 
+from _helpers.keys import balanced_keys
 from invgnn.errors import ParameterError
 from invgnn.graphs.invariants import find_invariant
 from invgnn.secret import public_stream

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import false_discovery_control, pearsonr
 
-from drawn import GAPS, random_graphs, union
+from _helpers.drawn import GAPS, random_graphs, union
 from invgnn.errors import ParameterError
 from invgnn.theory import mixing as rho
 from invgnn.theory.lipschitz import perceived

@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from keys import balanced_keys
 from scipy import stats
 from torch import nn
 
+from _helpers.keys import balanced_keys
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.stats.evidence import evidence_of
 from invgnn.theory.smoothing import (

@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from keys import balanced_keys
 from scipy import stats
 
+from _helpers.keys import balanced_keys
 from invgnn.errors import ParameterError
 from invgnn.stats import laws, null
 from invgnn.stats.evidence import decode, matches

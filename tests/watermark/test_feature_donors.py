@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawn import union
+from _helpers.drawn import union
 from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.secret import Secret, Stream

@@ -7,15 +7,15 @@ from itertools import chain
 
 import pytest
 import torch
-from invgnn.watermark.carrier_batches import Wanted
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool
 
-from drawn import Lcg
+from _helpers.drawn import Lcg
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
+from invgnn.watermark.carrier_batches import Wanted
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.schedule import CarrierSchedule

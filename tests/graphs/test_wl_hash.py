@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawn import GAPS, random_graphs, same, union
+from _helpers.drawn import GAPS, random_graphs, same, union
 from invgnn.errors import ParameterError
 from invgnn.graphs.wl_hash import label_nodes, wl_hash
 

@@ -18,7 +18,7 @@ from invgnn.nn.model_file import load_model
 from invgnn.secret import Secret
 from invgnn.watermark.mark import Watermark
 
-HERE = Path(__file__).parent / "golden"
+HERE = Path(__file__).parents[1] / "golden"
 GOLDEN = json.loads((HERE / "v1.json").read_text())
 SOUND = sorted(GOLDEN.keys() - {"gin scores", "score-channel-of-two"})
 

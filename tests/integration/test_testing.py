@@ -17,7 +17,7 @@ from invgnn.nn.rng import preserved_rng
 from invgnn.testing import check_edit, small_task
 from invgnn.training.tasks import Task, new_model
 
-PAGE = Path(__file__).parent.parent / "docs" / "how-to/add-an-edit.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to/add-an-edit.md"
 
 
 class Good(Edit):

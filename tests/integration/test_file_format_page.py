@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference/file-format.md"
-GOLDEN = Path(__file__).with_name("golden")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference/file-format.md"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 # --- canonical encoding
 
@@ -385,7 +385,7 @@ def test_normal_numbers_are_normal_to_the_last_digits():
 
 
 def test_every_domain_is_on_the_page():
-    source = Path(__file__).resolve().parents[1] / "src" / "invgnn"
+    source = Path(__file__).resolve().parents[2] / "src" / "invgnn"
     text = "".join(path.read_text(encoding="utf-8") for path in source.glob("**/*.py"))
     domains = set(re.findall(r'"(invgnn/[a-z]+/2)"', text)) | {"invgnn/file/2"}
     page = PAGE.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
-from drawn import Lcg
+from _helpers.drawn import Lcg
 from invgnn.errors import DataError, ParameterError
 from invgnn.secret import public_stream
 from invgnn.watermark.inputs import Inputs

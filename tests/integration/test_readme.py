@@ -9,7 +9,7 @@ import pytest
 
 from invgnn.audit.verdict import Verdict
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 # Enough epochs to see evidence, few enough for a fast suite.
 EPOCHS = {"own_graph_model": 8, "own_node_model": 60, "edge_attributes": 8, "trained_model": 8, "gat": 20}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawn import GAPS, Lcg, item, random_graphs, same, union
+from _helpers.drawn import GAPS, Lcg, item, random_graphs, same, union
 from invgnn.errors import DataError, ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.rewiring import rewire, sample_subgraphs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawn import union
+from _helpers.drawn import union
 from invgnn.errors import DataError, ParameterError
 from invgnn.graphs import invariants
 from invgnn.graphs.invariants import (

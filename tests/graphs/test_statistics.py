@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from drawn import GAPS, random_graphs, same, union
+from _helpers.drawn import GAPS, random_graphs, same, union
 from invgnn.graphs.statistics import clustering, components, connected, degrees, motifs, triangles
 from invgnn.graphs.wl_hash import wl_hash
 

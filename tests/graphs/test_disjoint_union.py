@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawn import GAPS, item, random_graphs, same, union
+from _helpers.drawn import GAPS, item, random_graphs, same, union
 from invgnn.errors import DataError
 from invgnn.graphs.adjacency import adjacent
 from invgnn.graphs.disjoint_union import Graphs

@@ -136,7 +136,7 @@ def test_attacks_that_cannot_be_made(made, motifs, tmp_path):
 
 
 def test_the_threat_model_names_attacks_that_exist():
-    page = (Path(__file__).resolve().parents[1] / "docs" / "explanation/threat-model.md").read_text(
+    page = (Path(__file__).resolve().parents[2] / "docs" / "explanation/threat-model.md").read_text(
         encoding="utf-8"
     )
     named = set(re.findall(r"`([A-Z]\w+)`", page))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from torch_geometric.data import Data, InMemoryDataset
 
-from drawn import union
+from _helpers.drawn import union
 from invgnn.errors import CarrierError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.wl_hash import label_nodes, wl_hash

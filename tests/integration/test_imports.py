@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"torch", "torch_geometric", "scipy", "matplotlib", "numpy", "cryptography", "jinja2", "rich"}
 WITHOUT_TORCH = (
     *("errors", "version", "secret", "graphs.disjoint_union", "graphs.statistics", "graphs.wl_hash"),

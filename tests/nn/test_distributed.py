@@ -233,7 +233,7 @@ def test_one_process_reads_alone(results):
 
 
 def test_example_under_torchrun(tmp_path):
-    path = Path(__file__).parent.parent / "examples" / "ddp.py"
+    path = Path(__file__).parents[2] / "examples" / "ddp.py"
     script = tmp_path / "run.py"
     script.write_text(
         "import os, pathlib, runpy, sys\n"

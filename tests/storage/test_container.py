@@ -22,8 +22,8 @@ from invgnn.errors import ExistingFileError, FileError, ParameterError, Passphra
 from invgnn.secret import Secret
 from invgnn.storage import container
 
-ABUSE = Path(__file__).parent / "abuse"
-GOLDEN = Path(__file__).parent / "golden"
+ABUSE = Path(__file__).parents[1] / "abuse"
+GOLDEN = Path(__file__).parents[1] / "golden"
 QUICK = container.Kdf(64, 1, 4)
 BODY = {"name": "Zoë", "m": 128, "alpha": 1e-6, "plain": True, "none": None, "list": [1, [2.5]]}
 DTYPES = ["f8", "f4", "f2", "c8", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]

@@ -19,13 +19,13 @@ import dask
 import pytest
 import torch
 
-import labour
+from _helpers from _helpers import labour
 from invgnn.bench import sweep as home
 from invgnn.bench.sweep import sweep
 from invgnn.errors import FileError, ParameterError, TrialError
 from invgnn.storage.tables import Results, missing, read_rows
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 DASK = Path(sys.executable).with_name("dask")
 
 

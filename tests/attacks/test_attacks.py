@@ -688,7 +688,7 @@ def test_senseless_attacks(make):
 
 
 def test_the_page_on_adding_an_attack_works():
-    page = Path(__file__).parents[1] / "docs" / "how-to/add-an-attack.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to/add-an-attack.md"
     code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     space: dict[str, object] = {}
     exec(code, space)  # noqa: S102  # our own page

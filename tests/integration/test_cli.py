@@ -32,8 +32,8 @@ from invgnn.storage import container
 from invgnn.training import tasks
 from invgnn.watermark.mark import Watermark
 
-GOLDEN = Path(__file__).with_name("golden")
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "reference/cli.md"
+GOLDEN = Path(__file__).parents[1] / "golden"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference/cli.md"
 INVGNN = Path(sys.executable).with_name("invgnn")
 PASSPHRASE = "hunter2 hunter2"
 VERDICT = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from elsewhere import PLACE, Elsewhere, Far
+from _helpers.elsewhere import PLACE, Elsewhere, Far
 from invgnn.attacks.edits import Cast, Distil, FineTune, Prune, Quantise
 from invgnn.audit.provenance import digest_model, trace
 from invgnn.audit.verify import verify

@@ -28,7 +28,7 @@ from invgnn.storage import container
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.mark_file import unpack
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 QUICK = container.Kdf(64, 1, 4)
 WORDS = "open sesame"
 SECONDS = 2  # of processor time: the machine may be busy

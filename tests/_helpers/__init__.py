@@ -1,0 +1,1 @@
+"""Graphs, streams, devices and trials that several tests share."""
