@@ -236,9 +236,9 @@ def test_a_constant_suspect_proves_nothing(channel, motifs):
 
 
 def test_a_faint_lean_shows_against_what_was_said_before(channel, plain, motifs):
-    """A tenth of a nat drowns in a model's own opinions, unless those are known."""
+    """A fifth of a nat drowns in a model's own opinions, unless those are known."""
     batch = Batch.from_data_list(motifs.data)
-    faint = replace(channel, strength=0.1).lean(scores_on(plain, motifs.data), batch)
+    faint = replace(channel, strength=0.2).lean(scores_on(plain, motifs.data), batch)
     blind = replace(channel, before=np.zeros_like(channel.before))
     against, alone = (one.read(Says(faint)).bits() for one in (channel, blind))
     assert against > 20 > alone

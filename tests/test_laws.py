@@ -507,3 +507,23 @@ def test_empirical_nulls_claim_no_less_and_ask_for_no_less(t, values, make, alph
 def test_empirical_p_of_one_in_n(n):
     # 1/49 is one that the nearest double falls short of.
     assert Fraction(null.empirical_p(1.0, [0.0] * (n - 1))) >= Fraction(1, n)
+
+
+# --- what is paid for rounding is what the pages say
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_channels_pay_for_eight_roundings_each_and_eight_more(k):
+    """So large an x that what is paid shows in the result."""
+    each = -1e13
+    x = MP.mpf(-each) * k
+    exact = MP.log(sum(x**j / MP.factorial(j) for j in range(k))) - x
+    paid = float(null.log_p_channels([each] * k) - exact)
+    assert paid == pytest.approx(8 * (k + 1) * 2.0**-53 * float(x), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("x", "dimension", "units"), [(0.5, 16, 1350), (0.3, 33, 1092), (1e-9, 128, 20_780), (0.45, 501, 6699)]
+)
+def test_a_cap_pays_sixteen_roundings_of_everything(x, dimension, units):
+    assert null._log_cap(x, dimension)[1] * 2**53 == pytest.approx(units, rel=1e-3)

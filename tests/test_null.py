@@ -544,3 +544,17 @@ def test_hopeless_or_senseless_plans_are_refused(accuracy, power, word, monkeypa
 def test_too_many_ones_said_is_refused():
     with pytest.raises(ParameterError, match="ones said"):
         log_p_matches(4, 8, 9)
+
+
+def test_a_threshold_is_never_below_none():
+    """The paper's literal formula accepts everything at a level that is small enough."""
+    assert null.paper().tau(8, 1e-9) == 0
+
+
+@pytest.mark.parametrize("m", [6, 9])
+def test_tails_of_odd_or_tiny_m_are_refused(m):
+    for law in NULLS.values():
+        with pytest.raises(ParameterError, match="odd or tiny"):
+            law.log_tail(m, 4)
+        with pytest.raises(ParameterError, match="odd or tiny"):
+            law.true_alpha(m, 4)

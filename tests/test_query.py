@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from invgnn.forward import parts_of, to_batch, weighted
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
 from invgnn.provenance import digest_model
-from invgnn.query import Answers, answers_on, without_gaps
+from invgnn.query import Answers, _alike, answers_on, ask, tidy, without_gaps
 from invgnn.reading import Reading
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
@@ -555,3 +556,125 @@ def test_layers_with_weights_are_the_outermost_each_once():
     assert weighted(nn.Sequential(shared, conv, shared)) == [shared, conv]
     assert weighted(nn.ModuleList([norm, nn.ModuleDict({"none": nn.Identity()})])) == []
     assert weighted(own) == [own]
+
+
+# --- scores of any size
+
+
+def tidied(rows):
+    return tidy(np.array(rows, dtype=np.float64)).tolist()
+
+
+def test_ordinary_scores_stay_as_they_are():
+    for rows in ([[0.0, 1e6], [3.0, -1e6]], [[1.0, 1.00021], [2.0, 2.0]], [[1.0, 1.0], [2.0, 2.0]]):
+        assert tidied(rows) == rows
+    column = [[1e-5], [2e-5]]
+    assert tidied(column) == column  # one score has no differences to lose
+
+
+def test_infinite_scores_stand_fourteen_nats_beyond_the_others():
+    inf, nan = np.inf, np.nan
+    assert tidied([[1.0, -inf], [-2.0, inf]]) == [[1.0, -16.0], [-2.0, 15.0]]
+    assert tidied([[1.0, -inf], [2.0, 3.0]]) == [[1.0, 0.0], [2.0, 3.0]]  # as a probability may be
+    assert tidied([[0.0, -inf], [-1.0, nan]])[0] == [0.0, -15.0]
+    assert tidied([[1.0, nan], [-2.0, nan]]) == [[1.0, -16.0], [-2.0, -16.0]]  # a class nobody has
+
+
+def test_rows_without_scores_and_with_gaps_are_refused():
+    inf, nan = np.inf, np.nan
+    for bad in ([nan, 1.0], [nan, nan], [inf, -inf], [-inf, -inf]):
+        found = tidy(np.array([[1.0, 2.0], bad]))
+        assert found[0].tolist() == [1.0, 2.0]
+        assert np.isnan(found[1]).all()
+    for rows in ([[nan, nan]], [[nan, 1.0], [2.0, nan]], [[inf, inf]]):
+        assert np.isnan(tidied(rows)).all()
+
+
+@pytest.mark.parametrize(
+    "rows", [[[2e6, 0, 1], [0, 3e6, 0]], [[5, 5 + 9e-5], [5, 5]], [[1e300, 0], [1, 2]]]
+)
+def test_differences_that_doubles_would_lose_are_scaled_by_one_factor(rows):
+    """The rows about their means, the largest at ten nats."""
+    exact = [[Fraction(each) - sum(map(Fraction, row)) / len(row) for each in row] for row in rows]
+    factor = 10 / max(abs(each) for row in exact for each in row)
+    expected = [[float(factor * each) for each in row] for row in exact]
+    np.testing.assert_allclose(tidied(rows), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_one_column_of_huge_scores_does_not_overflow():
+    assert tidied([[1e7], [3e7]]) == [[0.0], [0.0]]
+
+
+# --- calls
+
+
+def asked(suspect, graphs, **options):
+    sizes = []
+
+    def counted(batch):
+        sizes.append(batch.num_graphs)
+        return suspect(batch)
+
+    try:
+        return sizes, ask(counted, graphs, [Reading("logits")], **options)
+    except SuspectError as error:
+        return sizes, error
+
+
+def ones(batch):
+    return torch.ones(batch.num_graphs, 2)
+
+
+def test_1024_questions_go_into_one_call(rings):
+    assert asked(ones, rings.take(np.arange(1025) % len(rings)))[0] == [1024, 1]
+    assert asked(ones, rings.take(np.arange(7)), chunk=3)[0] == [3, 3, 1]
+
+
+def test_a_suspect_is_broken_after_64_failures_or_once_nothing_is_left(rings):
+    def broken(batch):
+        raise ValueError("out of order")
+
+    sizes, error = asked(broken, rings)
+    assert len(sizes) == 64
+    assert "out of order" in error.message
+    sizes, error = asked(broken, rings.take([0, 1, 2]))
+    assert sizes == [3, 2, 1, 1, 1]  # halves, the first of them first
+    assert "out of order" in error.message
+
+
+def test_what_is_refused_alone_is_refused_and_nothing_else(rings):
+    """The third of five is never answered."""
+
+    def picky(batch):
+        if (batch.ptr.diff() == int(rings.sizes[2])).any():
+            raise ValueError
+        return torch.full((batch.num_graphs, 2), float(batch.num_graphs))
+
+    others = np.flatnonzero(rings.sizes != rings.sizes[2])[:4]
+    sizes, replies = asked(picky, rings.take([*others[:2], 2, *others[2:]]))
+    assert sizes == [5, 3, 2, 1, 2]
+    assert replies.scores[:, 0].nan_to_num(-1).tolist() == [2, 2, -1, 2, 2]
+
+
+# --- one answer for all
+
+
+@pytest.mark.parametrize(
+    ("said", "alike"),
+    [
+        ([1, 2, 3, 4], []),
+        ([1, 1, 2, 3, 4], [0, 1]),
+        ([5, 1, 5, np.nan, np.inf], [0, 2]),
+        ([1, 1, 1, 2, 2, 3], []),  # others repeat too
+        ([0, 0, 0, *range(1, 11), 9], [0, 1, 2]),  # one of ten repeats
+        ([0, 0, 0, *range(1, 11), 9, 8], []),
+        ([1, 1, 1, 1], [0, 1, 2, 3]),
+        ([np.nan, np.nan], []),
+    ],
+)
+def test_the_commonest_answer_counts_as_a_refusal_where_others_hardly_repeat(said, alike):
+    assert np.flatnonzero(_alike(np.array(said, dtype=float))).tolist() == alike
+    if np.isfinite(said[2:]).any():
+        held = Answers.of(Reading("logits"), np.array(said, dtype=float), 2)
+        assert held.alike_carriers == sum(number < 2 for number in alike)
+        assert held.alike_ordinary == sum(number >= 2 for number in alike)
