@@ -85,7 +85,9 @@ def project(tmp_path):
 
 def test_of_a_tiny_module_one_mutant_dies_and_one_lives(project, monkeypatch, capsys):
     chosen = ["x + 2 → x + 3", "x < 0 → x < 1"]
-    every = {("tiny", m.mutation): "" for m in mutants.mutants("tiny", SOURCE) if m.mutation not in chosen}
+    every = {
+        ("tiny", "", m.mutation): "" for m in mutants.mutants("tiny", SOURCE) if m.mutation not in chosen
+    }
     monkeypatch.setattr(mutants, "IGNORED", every)
     table = {"tiny": "tiny none", "absent": "tiny"}
     for again in (False, True):

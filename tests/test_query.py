@@ -17,7 +17,20 @@ from invgnn.forward import parts_of, to_batch, weighted
 from invgnn.graphs import Graphs
 from invgnn.perception import attach_head
 from invgnn.provenance import digest_model
-from invgnn.query import Answers, _alike, answers_on, ask, tidy, without_gaps
+from invgnn.query import (
+    Answers,
+    Replies,
+    _alike,
+    _are_labels,
+    _array,
+    _filled,
+    _one_hot,
+    answers_on,
+    ask,
+    scores_on,
+    tidy,
+    without_gaps,
+)
 from invgnn.reading import Reading
 from invgnn.secret import Secret
 from invgnn.tasks import new_model
@@ -678,3 +691,169 @@ def test_the_commonest_answer_counts_as_a_refusal_where_others_hardly_repeat(sai
         held = Answers.of(Reading("logits"), np.array(said, dtype=float), 2)
         assert held.alike_carriers == sum(number < 2 for number in alike)
         assert held.alike_ordinary == sum(number >= 2 for number in alike)
+
+
+# --- what a reply may look like
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "expected"),
+    [
+        ([0.5, 0.25], {2}, [[0.5], [0.25]]),
+        ([[0.5, 0.25]], {1}, [[0.5, 0.25]]),
+        ([0.5, 0.25], {1, 9}, [[0.5, 0.25]]),  # a single graph without its batch dimension
+        ([[[0.5, 0.25]]], {1}, [[0.5, 0.25]]),
+        ([[[1.0]], [[2.0]]], {2}, [[1.0], [2.0]]),
+        ([[3, 1], [0, 4]], {2}, [[3.0, 1.0], [0.0, 4.0]]),
+        ([3, 1], {2}, [[3], [1]]),
+        (["a", "b"], {2}, [["a"], ["b"]]),
+    ],
+)
+def test_replies_of_many_shapes_are_rows(value, rows, expected):
+    found = _array(value, rows, 1 in rows)
+    assert found.tolist() == expected
+    assert found.dtype.kind == np.array(expected).dtype.kind
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        ([0.5, 0.25], {3}),
+        ([3, 1], {1}),  # labels of two graphs are no scores of one
+        ([[[0.5], [0.25]]], {1}),
+        (0.5, {1}),
+        (np.zeros((2, 0)), {2}),
+        (np.zeros((2, 8193)), {2}),
+        ([None, None], {2}),
+        ([1j, 2j], {2}),
+        ([[1.0], [1.0, 2.0]], {2}),
+    ],
+)
+def test_replies_that_are_no_rows_are_refused(value, rows):
+    with pytest.raises(SuspectError):
+        _array(value, rows, 1 in rows)
+    assert _array(np.zeros((2, 8192)), {2}, False).shape == (2, 8192)
+
+
+def filled(rows, *parts):
+    found = _filled(rows, [(np.array(chosen), np.array(scores)) for chosen, scores in parts])
+    return found.nan_to_num(-1).tolist()
+
+
+def test_parts_come_together_in_the_order_of_the_questions():
+    assert filled(3, ([2, 0], [[3.0, 4.0], [1.0, 2.0]])) == [[1, 2], [-1, -1], [3, 4]]
+    assert filled(2, ([0], [[1.0, 2.0, -3.0]]), ([1], [[4.0, 5.0]])) == [[1, 2, -3], [4, 5, -17]]
+    assert filled(3, ([0, 1], [[1.0], [2.5]]), ([2], [[7]])) == [[1], [2.5], [-1]]  # most are floats
+    assert filled(2, ([0], [[0.5]]), ([1], [[1]])) == [[0.5], [-1]]  # half of them will do
+    assert filled(3, ([0], [[0.5]]), ([1, 2], [[1], [0]])) == [[-1, -1], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        ([0.0, 1.0, 2.0], True),
+        ([0.0, 1.0, np.nan, 2.0], True),
+        ([0.0, 1.0], False),  # probabilities of one of two classes, as likely
+        ([0.0, 1.0, 2.5], False),
+        ([*map(float, range(1024))], True),
+        ([*map(float, range(1025))], False),
+    ],
+)
+def test_whole_numbers_are_labels_if_there_are_at_least_three(column, labels):
+    assert _are_labels(np.array(column)[:, None]) is labels
+
+
+def test_floats_that_are_labels_are_read_as_labels():
+    assert filled(4, ([0, 1, 2, 3], [[2.0], [0.0], [np.nan], [1.0]])) == [
+        [0, 0, 1],
+        [1, 0, 0],
+        [-1, -1, -1],
+        [0, 1, 0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([2, 0, None], [[0, 0, 1], [1, 0, 0], [-1, -1, -1]]),
+        ([0, 0], [[1, 0], [1, 0]]),
+        (["b", "a", "b"], [[0, 1], [1, 0], [0, 1]]),
+        (["a", "a"], [[1, 0], [1, 0]]),
+        ([-1, 1, 5], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        ([1024, 3], [[0, 1], [1, 0]]),
+        ([True, False], [[0, 1], [1, 0]]),
+    ],
+)
+def test_numbers_of_labels_keep_their_places_and_names_are_sorted(names, expected):
+    column = np.empty(len(names), dtype=object)
+    column[:] = names
+    assert np.nan_to_num(_one_hot(column), nan=-1).tolist() == expected
+
+
+def test_the_largest_number_of_a_label():
+    assert _one_hot(np.array([1023, 0], dtype=object)).shape == (2, 1024)
+
+
+# --- classes of the questions
+
+
+def test_labels_fit_graphs_nodes_or_nothing(rings):
+    graphs = rings.take([0, 1])
+    nodes = int(graphs.num_nodes)
+    by_graph, by_node = (Replies(graphs, torch.zeros(n, 3), None, None) for n in (2, nodes))
+    each = np.array([1, 0])
+    assert by_graph.labelled(each, 3).labels.tolist() == [1, 0]
+    assert by_node.labelled(each, 3).labels.tolist() == np.repeat(each, graphs.sizes).tolist()
+    assert by_node.labelled(np.arange(nodes), 3).labels.tolist() == [*range(nodes)]
+    assert by_graph.labelled(np.arange(nodes), 3).labels is None
+    assert by_graph.labelled(None, 3).classes == 3
+    without = by_graph.labelled(each, None)
+    assert without.labels is None
+    assert without.classes is None
+
+
+def test_columns_are_read_as_they_come_and_as_labels_say(rings):
+    """Three columns that say: the second class is in front."""
+    scores = torch.tensor([[0.0, 4.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    replies = Replies(rings.take([0, 1, 2]), scores.double(), None, None)
+    labels = np.array([0, 1, 2])
+    assert replies.alignments == ((0, 1, 2),)
+    assert replies.labelled(None, 4).alignments == ((0, 1, 2, -1),)
+    assert replies.labelled(labels, 3).alignments == ((0, 1, 2), (1, 0, 2))
+    assert replies.labelled(np.array([1, 0, 2]), 3).alignments == ((0, 1, 2),)
+
+
+def test_answers_are_told_in_deviations_of_the_ordinary_ones():
+    carriers, ordinary = np.array([3.0, 8.0]), np.array([1.0, 5.0])
+    found = Answers(Reading("logits"), carriers, ordinary).standard
+    assert found.tolist() == pytest.approx([0.0, 2.5])
+    assert Answers(Reading("labels", classes=2), carriers, ordinary).standard is carriers
+    assert Answers(Reading("logits"), carriers, ordinary[:1]).queries == 3
+
+
+# --- task inputs
+
+
+def test_scores_on_task_inputs_are_those_of_the_model(motifs, web):
+    model, items = fresh(motifs), motifs.graphs[:7]
+    whole = Batch.from_data_list(items)
+    with torch.no_grad():
+        expected = model(whole.x, whole.edge_index, whole.batch).double()
+    for chunk in (1024, 3):
+        found = scores_on(model, items, chunk=chunk)
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+    def shy(batch):
+        if batch.num_graphs > 1 or batch.num_nodes == items[2].num_nodes:
+            raise ValueError
+        return torch.ones(1, 2)
+
+    sizes = np.array([int(g.num_nodes) for g in items])
+    assert torch.isfinite(scores_on(shy, items)).all(1).tolist() == (sizes != sizes[2]).tolist()
+    node = fresh(web)
+    graph = web.graphs[0]
+    with torch.no_grad():
+        by_node = node(graph.x, graph.edge_index, torch.zeros(150, dtype=torch.long)).double()
+    torch.testing.assert_close(scores_on(node, [graph]), by_node, rtol=1e-4, atol=1e-5)
+    assert scores_on(lambda batch: torch.zeros(150, 3), [graph]).shape == (150, 3)
