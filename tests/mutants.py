@@ -60,7 +60,7 @@ TABLE: Mapping[str, str] = {
     "carriers": "carriers bad_input golden watermark",
     "channel": "features golden channel",
     "features": "features channel",
-    "inputs": "inputs features golden channel",
+    "inputs": "inputs features golden examine channel",
     "reading": "reading query alignment bad_input",
     "alignment": "alignment examine",
     "query": "query reading examine verdict bad_input",
@@ -86,6 +86,13 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
         "min=0 → min=-1",
     ): "eigenvalues below 0 are rounding: as NaN they are no features either",
     ("carriers", "most = -1 if", "-1 → -0 #2"): "one class or none: no number of classes either way",
+    ("carriers", "zip(keys, classes", "strict=True → strict=False"): "as many keys as graphs, always",
+    (
+        "channel",
+        "rounding = ",
+        "float(np.linalg.norm(left)) <= 1e-09 * float(np.linalg.norm(answers)) → "
+        "float(np.linalg.norm(left)) < 1e-09 * float(np.linalg.norm(answers))",
+    ): "equal at 0 only: 0 either way",
     ("null", "low, high =", "max(0, n + a - m) → max(-1, n + a - m)"): "no term has fewer than no overlaps",
 }
 
@@ -201,7 +208,8 @@ def _options(node: ast.AST, number: bool) -> Iterator[ast.AST]:
                 yield type(node)(ast.UnaryOp(ast.Not(), test), body, orelse)
         case ast.Return(value) if value is not None:
             nothing = ast.Constant(0 if number else None)
-            yield from () if ast.dump(value) == ast.dump(nothing) else (ast.Return(nothing),)
+            same = isinstance(value, ast.Constant) and value.value == nothing.value  # 0.0 is 0
+            yield from () if same else (ast.Return(nothing),)
         case ast.Expr(ast.Call()) | ast.Raise() | ast.Delete() | ast.Assert() | ast.Continue():
             yield ast.Pass()
 
@@ -223,7 +231,7 @@ def serve() -> None:
     """Run tests on request, each time in a fork of a process that has imported all but the package."""
     import pytest
 
-    for name in ("torch_geometric.nn", "scipy.stats", "networkx", "hypothesis.extra.numpy", "safetensors"):
+    for name in ("torch_geometric.nn", "scipy.stats", "networkx", "mpmath", "cryptography", "safetensors"):
         with contextlib.suppress(ImportError):
             import_module(name)
 

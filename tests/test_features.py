@@ -340,3 +340,9 @@ GOLDEN = {
     "format 2": {"along": [0.3120001, 0.9415124, 0.8137080], "slack": 5.6475e-11, "unsure": 0.0},
     "cosines": [0.8503835, 0.6954974],
 }
+
+
+def test_inputs_that_are_all_alike_carry_no_direction(data):
+    with pytest.raises(ParameterError, match="features of rank 0") as caught:
+        Features.fit(Batch.from_data_list([data[0]] * 40), "graph", 16)
+    assert "too few" in caught.value.advice

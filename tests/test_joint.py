@@ -295,3 +295,13 @@ def test_turns_need_a_step_and_a_batch_to_ride_beside(web):
 def test_a_ratio_lies_between_0_and_1(ratio):
     with pytest.raises(ParameterError, match="ratio"):
         Recipe(ratio=ratio)
+
+
+def test_the_last_two_rounds_are_kept(draw, motifs):
+    mark = draw(recipe=Recipe(ratio=0.16))
+    batch = Batch.from_data_list(motifs.graphs[:42])
+    for step in range(12):
+        mark.mix(batch, step=step)
+    orders = [order for order, _, _ in mark.__dict__["_rounds"]]
+    assert len(orders) == 2
+    assert orders[0].tolist() != orders[1].tolist()

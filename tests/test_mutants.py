@@ -67,6 +67,7 @@ def test_changes_are_small_and_leave_alone_what_only_speaks_to_people():
         ("a = b if c else d", {"a = b if not c else d"}),
         ("a = b @ c // d", {"a = b * c // d", "a = b @ c * d"}),
         ("a = b is None", {"a = b is not None"}),
+        ("def f() -> float:\n    return 0.0", {"def f() -> float:\n    return 1.0"}),
     ],
 )
 def test_each_kind_of_change(before, after):

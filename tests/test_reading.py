@@ -336,3 +336,12 @@ def test_what_each_access_level_is():
         "logits": (False, False),
         "labels": (False, True),
     }
+
+
+def test_certainty_is_as_confident_as_the_least_probability_allows():
+    scores = np.array([[1.0, 0.0], [0.5, 0.5]])
+    found = answer(shown(scores), Reading("logits", feature="confidence"), lambda access, width: None)
+    assert found.tolist() == pytest.approx([np.log(1e6), 0.0], rel=1e-3)
+    far = answer(shown(np.array([[900.0, -900.0]])), Reading("logits", feature="confidence"), None)
+    assert found.isfinite().all()
+    assert far.item() == pytest.approx(np.log(1e6), rel=1e-3)
