@@ -828,6 +828,9 @@ def test_answers_are_told_in_deviations_of_the_ordinary_ones():
     found = Answers(Reading("logits"), carriers, ordinary).standard
     assert found.tolist() == pytest.approx([0.0, 2.5])
     assert Answers(Reading("labels", classes=2), carriers, ordinary).standard is carriers
+    fresh = Answers(Reading("logits"), carriers, ordinary)
+    counts = (fresh.refused_carriers, fresh.refused_ordinary, fresh.alike_carriers, fresh.alike_ordinary)
+    assert counts == (0, 0, 0, 0)
     assert Answers(Reading("logits"), carriers, ordinary[:1]).queries == 3
 
 
