@@ -305,3 +305,25 @@ def test_the_last_two_rounds_are_kept(draw, motifs):
     orders = [order for order, _, _ in mark.__dict__["_rounds"]]
     assert len(orders) == 2
     assert orders[0].tolist() != orders[1].tolist()
+
+
+@pytest.mark.parametrize(("count", "alone"), [(15, False), (16, True)])
+def test_sixteen_task_graphs_say_enough_about_usual_answers(draw, motifs, count, alone):
+    mark = draw()
+    batch = Batch.from_data_list(motifs.graphs[:count])
+    riders = mark.carriers.num_nodes + (0 if alone else mark.ordinary.num_nodes)
+    assert mark.mix(batch).batch.num_nodes == batch.num_nodes + riders
+
+
+def test_a_share_of_the_carriers_takes_its_turns():
+    rota = Rota(10, "graph", lambda number: Secret(bytes(32)).derive("test", number))
+    turns = [rota.share(number, 4) for number in range(6)]
+    assert [len(turn.carriers) for turn in turns] == [4] * 6
+    for first in (0, 3):  # three turns of four: all ten, and the first two again
+        order = Secret(bytes(32)).derive("test", first // 3).permutation(10).tolist()
+        assert [c for turn in turns[first : first + 3] for c in turn.carriers] == [*order, *order[:2]]
+    assert rota.share(0, 10) is rota.everyone
+    assert rota.share(0, 9) is not rota.everyone
+    assert len(rota.share(7, 9).carriers) == 9
+    assert rota.everyone.carriers.tolist() == [*range(10)]
+    assert rota.nobody.carriers.tolist() == []

@@ -558,3 +558,12 @@ def test_tails_of_odd_or_tiny_m_are_refused(m):
             law.log_tail(m, 4)
         with pytest.raises(ParameterError, match="odd or tiny"):
             law.true_alpha(m, 4)
+
+
+def test_a_null_is_shown_by_what_it_says_and_not_by_its_functions():
+    for law in (*NULLS.values(), null.models([1, 2])):
+        assert repr(law).startswith(
+            f"Null(name='{law.name}', valid_for_balanced={law.valid_for_balanced}, "
+        )
+        assert "lambda" not in repr(law)
+        assert "0x" not in repr(law)
