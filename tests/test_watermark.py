@@ -654,3 +654,17 @@ def test_perceived_answers_and_labels_are_decoded_at_one_half(draw):
     plain = draw(key="plain")
     found = plain.weigh(Answers(plain.reading(), plain.bits.astype(float), ordinary))
     assert (found.t, found.log_p, found.exact) == (plain.m, 0.0, False)
+
+
+@pytest.mark.parametrize("width", [2, 5, 8])
+def test_directions_of_format_1_were_tied_to_the_width(draw, width):
+    """Half of as many signs as there are columns, in a secret order; of an embedding each by itself."""
+    mark = draw()
+    old = {name: value for name, value in mark.context.items() if name != "classes"} | {"format": 1}
+    mark = replace(mark, context=old, labels=None)
+    for access in ("logits", "labels"):
+        order = mark.secret.derive("projection", mark.bound, access, width).permutation(width)
+        expected = [1.0 if place < width // 2 else -1.0 for place in order]
+        assert mark.direction(access, width).tolist() == expected
+    signs = mark.secret.derive("projection", mark.bound, "embedding", width).signs(width)
+    assert mark.direction("embedding", width).tolist() == signs.tolist()
