@@ -84,6 +84,7 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
     ("carriers", "most = -1 if", "-1 → -0 #2"): "one class or none: no number of classes either way",
     ("carriers", "zip(keys, classes", "strict=False"): "as many keys as graphs, always",
     ("channel", "rounding = ", "(left)) < 1e-09 * float(np.linalg.norm(answers))"): "0 = 0: 0 either way",
+    ("joint", "ptr = nn.functional.pad", "cumsum(-1)"): "the only dimension is the last one",
     ("null", "for t in range(m + 1)", "m + 1 → m + 2"): "a count above m asks for m + 1, as none does",
     ("null", "for t in range(m + 1)", "m + 1 → m + 2 #2"): "thresholds are cut to m + 1",
     ("null", "low, high =", "max(0, n + a - m) → max(-1, n + a - m)"): "no overlap is below 0",

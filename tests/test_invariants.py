@@ -219,3 +219,12 @@ def test_sparse_solvers_start_from_a_published_vector():
     """One more than the fractions of multiples of the golden section: whoever computes it gets the same."""
     start = invariants._start(Graphs(np.array([0, 4]), np.array([[0, 1]])))
     assert start.tolist() == pytest.approx([1.0, 1.6180339887, 1.2360679775, 1.8541019662])
+
+
+def test_graphs_of_up_to_500_nodes_are_solved_exactly(monkeypatch):
+    assert invariants.DENSE_UP_TO == 500
+    asked = []
+    monkeypatch.setattr(invariants, "_sparse_lambda2", lambda g: asked.append(g.num_nodes) or 1.0)
+    monkeypatch.setattr(invariants, "DENSE_UP_TO", 20)
+    lambda2(union([nx.path_graph(20), nx.path_graph(21)]))
+    assert asked == [21]
