@@ -84,6 +84,8 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
     ("carriers", "most = -1 if", "-1 → -0 #2"): "one class or none: no number of classes either way",
     ("carriers", "zip(keys, classes", "strict=False"): "as many keys as graphs, always",
     ("channel", "rounding = ", "(left)) < 1e-09 * float(np.linalg.norm(answers))"): "0 = 0: 0 either way",
+    ("graphs", "in ((", "('x', 'fiubx')"): "no type of numpy is of kind x",
+    ("wl", "own.dtype.kind", "not in 'iubx'"): "no type of numpy is of kind x",
     ("joint", "ptr = nn.functional.pad", "cumsum(-1)"): "the only dimension is the last one",
     ("null", "for t in range(m + 1)", "m + 1 → m + 2"): "a count above m asks for m + 1, as none does",
     ("null", "for t in range(m + 1)", "m + 1 → m + 2 #2"): "thresholds are cut to m + 1",

@@ -214,3 +214,10 @@ def test_adjacent_by_search_and_by_matrix(graphs, room):
 def test_numbers_of_other_types_are_refused(ptr, edges, x, message):
     with pytest.raises(DataError, match=message):
         Graphs(np.array(ptr), np.array(edges), x)
+
+
+def test_the_warning_of_lost_directions_points_at_the_caller():
+    one_way = SimpleNamespace(edge_index=np.array([[0], [1]]), num_nodes=2, x=None)
+    with pytest.warns(UserWarning, match="one direction only") as caught:
+        Graphs.from_data([one_way])
+    assert [warning.filename for warning in caught] == [__file__]
