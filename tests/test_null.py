@@ -567,3 +567,11 @@ def test_a_null_is_shown_by_what_it_says_and_not_by_its_functions():
         )
         assert "lambda" not in repr(law)
         assert "0x" not in repr(law)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [([1, 2, 3], [0, 0, 1]), ([3, 1, 2, 5, 4], [0, 0, 0, 1, 1]), ([7], [0]), ([2, 1], [1, 0])],
+)
+def test_of_an_odd_number_of_answers_the_middle_one_says_zero(answers, said):
+    assert null.decode(answers).tolist() == [bool(bit) for bit in said]
