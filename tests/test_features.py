@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
+import invgnn.features
 from drawn import Lcg
 from invgnn.channel import Channel, beyond, follow, standing
 from invgnn.errors import DataError, ParameterError
@@ -346,3 +347,10 @@ def test_inputs_that_are_all_alike_carry_no_direction(data):
     with pytest.raises(ParameterError, match="features of rank 0") as caught:
         Features.fit(Batch.from_data_list([data[0]] * 40), "graph", 16)
     assert "too few" in caught.value.advice
+
+
+def test_degrees_count_the_edges_that_leave_a_node():
+    one_way = Data(edge_index=torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)
+    own, _, degree = invgnn.features._start(one_way)
+    assert degree.tolist() == [[2.0], [1.0], [1.0]]
+    assert own[:, 0].exp().tolist() == pytest.approx([3, 2, 1])
