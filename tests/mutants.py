@@ -13,14 +13,17 @@ reason.
 
 Results go to benchmarks/results/mutants.csv as they come, and a second run goes on where the first stopped.
 `state` there is a digest of the module and its tests: once either changes, its mutants are tried again.
+Line 0 is the module as it is: its tests must pass, and `seconds` are what they take of the processor.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import csv
 import hashlib
+import json
 import os
 import resource
 import shutil
@@ -33,6 +36,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -44,7 +48,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ("module", "line", "mutation", "result", "seconds", "state")
 PYTEST = ("-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 LEAST_SECONDS, SLOWER = 30, 4  # of the processor's time: others may be using the machine
-MEMORY = 8 << 20  # KiB that a mutant may allocate
+MEMORY = 8 << 30  # bytes that a mutant may allocate
+UNCHANGED = "none"  # stands for the module as it is: how long its tests take
 
 # Which tests should see a fault in a module, the quickest first; files that do not exist are left out.
 TABLE: Mapping[str, str] = {
@@ -55,7 +60,7 @@ TABLE: Mapping[str, str] = {
     "carriers": "carriers bad_input golden watermark",
     "channel": "features golden channel",
     "features": "features channel",
-    "inputs": "inputs features golden channel",
+    "inputs": "inputs features golden examine channel",
     "reading": "reading query alignment bad_input",
     "alignment": "alignment examine",
     "query": "query reading examine verdict bad_input",
@@ -70,12 +75,21 @@ TABLE: Mapping[str, str] = {
     "lending": "lending carriers",
     "invariants": "invariants carriers",
     "joint": "joint watermark",
-    "checks": "checks bad_input reading verdict",
+    "checks": "checks context bad_input reading verdict",
     "wl": "wl carriers",
 }
-# Mutants that change nothing anybody could see: (module, mutation) and why.
-IGNORED: Mapping[tuple[str, str], str] = {
-    ("features", "min=0 → min=-1"): "eigenvalues below 0 are rounding: as NaN they are no features either",
+# Mutants that change nothing anybody could see: module, part of the line, how the mutation ends, and why.
+IGNORED: Mapping[tuple[str, str, str], str] = {
+    ("features", "", "min=0 → min=-1"): "eigenvalues below 0 are rounding: no features as NaN either",
+    ("carriers", "most = -1 if", "-1 → -0 #2"): "one class or none: no number of classes either way",
+    ("carriers", "zip(keys, classes", "strict=False"): "as many keys as graphs, always",
+    ("channel", "rounding = ", "(left)) < 1e-09 * float(np.linalg.norm(answers))"): "0 = 0: 0 either way",
+    ("graphs", "in ((", "('x', 'fiubx')"): "no type of numpy is of kind x",
+    ("wl", "own.dtype.kind", "not in 'iubx'"): "no type of numpy is of kind x",
+    ("joint", "ptr = nn.functional.pad", "cumsum(-1)"): "the only dimension is the last one",
+    ("null", "for t in range(m + 1)", "m + 1 → m + 2"): "a count above m asks for m + 1, as none does",
+    ("null", "for t in range(m + 1)", "m + 1 → m + 2 #2"): "thresholds are cut to m + 1",
+    ("null", "low, high =", "max(0, n + a - m) → max(-1, n + a - m)"): "no overlap is below 0",
 }
 
 COMPARED = {
@@ -190,7 +204,8 @@ def _options(node: ast.AST, number: bool) -> Iterator[ast.AST]:
                 yield type(node)(ast.UnaryOp(ast.Not(), test), body, orelse)
         case ast.Return(value) if value is not None:
             nothing = ast.Constant(0 if number else None)
-            yield from () if ast.dump(value) == ast.dump(nothing) else (ast.Return(nothing),)
+            same = isinstance(value, ast.Constant) and value.value == nothing.value  # 0.0 is 0
+            yield from () if same else (ast.Return(nothing),)
         case ast.Expr(ast.Call()) | ast.Raise() | ast.Delete() | ast.Assert() | ast.Continue():
             yield ast.Pass()
 
@@ -208,11 +223,53 @@ def _values(value: object) -> list:
     return []
 
 
+def serve() -> None:
+    """Run tests on request, each time in a fork of a process that has imported all but the package."""
+    import pytest
+
+    for name in ("torch_geometric.nn", "scipy.stats", "networkx", "mpmath", "cryptography", "safetensors"):
+        with contextlib.suppress(ImportError):
+            import_module(name)
+
+    del sys.path[0]  # where this file is; tests import their own copies
+    for line in sys.stdin:
+        arguments, limit, said = json.loads(line)
+        child = os.fork()
+        if not child:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            for stream in (1, 2):
+                os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+            code = pytest.main(arguments)
+            sys.stdout.flush()
+            os._exit(code)
+        began, done = time.monotonic(), 0
+        while not done:
+            time.sleep(0.02)
+            done, status, used = os.wait4(child, os.WNOHANG)
+            if not done and time.monotonic() > began + 20 * limit:  # those that sleep
+                os.killpg(child, signal.SIGXCPU)
+        with contextlib.suppress(ProcessLookupError):  # whatever it has started itself
+            os.killpg(child, signal.SIGKILL)
+        print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime]), flush=True)
+
+
+def ignored(mutant: Mutant, source: str) -> bool:
+    """Whether a mutant is known to change nothing."""
+    line = source.splitlines()[mutant.line - 1]
+    return any(
+        mutant.module == module and part in line and mutant.mutation.endswith(end)
+        for module, part, end in IGNORED
+    )
+
+
 class Bench:
     """A private copy of the package and its tests, to break and to mend."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        self.folder, self.package = folder, folder / "src" / "invgnn"
+        self.folder, self.said = folder, folder / "said.txt"
         for part in ("src/invgnn", "tests"):
             shutil.copytree(root / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         for settings in root.glob("pyproject.toml"):
@@ -220,72 +277,73 @@ class Bench:
         shared = root.parent / "shared" / "datasets"
         data = {"INVGNN_DATA": str(shared)} if shared.is_dir() else {}
         own = {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
-        own["PYTHONDONTWRITEBYTECODE"] = (
-            "1"  # stale bytecode would hide a mutant of the same size and second
-        )
-        self.environment = {**data, **os.environ, **own}
-        found = self._run(["-c", "import invgnn; print(invgnn.__file__)"], 120)[1].strip()
-        if Path(found) != self.package / "__init__.py":
+        own["PYTHONDONTWRITEBYTECODE"] = "1"  # else stale bytecode would hide mutants of the same size
+        where = {"cwd": folder, "env": {**data, **os.environ, **own}, "text": True}
+        asked = [sys.executable, "-c", "import invgnn; print(invgnn.__file__)"]
+        found = subprocess.run(asked, **where, capture_output=True, check=True).stdout.strip()
+        if Path(found) != folder / "src" / "invgnn" / "__init__.py":
             raise SystemExit(f"not the copy but another package is imported: {found}")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.server = subprocess.Popen([sys.executable, __file__, "serve"], **where, **pipes)
 
-    def test(self, module: str, source: str, tests: Sequence[str], limit: float) -> tuple[str, float, str]:
-        """Run tests on another source of a module: what became of it, the seconds, and what was said."""
-        path, began = self.package / f"{module}.py", time.perf_counter()
-        original = path.read_bytes()
-        path.write_text(source)
-        code, said = self._run([*PYTEST, *tests], limit)
-        path.write_bytes(original)
+    def test(self, path: Path, source: str, tests: Sequence[str], limit: float) -> tuple[str, float]:
+        """Run tests on another source of a module: what became of it, and the processor's seconds."""
+        self.said.unlink(missing_ok=True)
+        place = self.folder / path
+        original = place.read_bytes()
+        place.write_text(source)
+        print(json.dumps([[*PYTEST, *tests], limit, str(self.said)]), file=self.server.stdin, flush=True)
+        code, seconds = json.loads(self.server.stdout.readline())
+        place.write_bytes(original)
         shutil.rmtree(self.folder / ".hypothesis", ignore_errors=True)
-        results = {0: "survived", None: "timeout", -signal.SIGXCPU: "timeout"}
-        return results.get(code, "killed"), time.perf_counter() - began, said
+        return {0: "survived", -signal.SIGXCPU: "timeout"}.get(code, "killed"), seconds
 
-    def _run(self, arguments: Sequence[str], limit: float) -> tuple[int | None, str]:
-        limits = f'ulimit -d {MEMORY}; ulimit -S -t {int(limit)}; exec "$@"'
-        limited = ["sh", "-c", limits, "sh", sys.executable, *arguments]
-        where = {"cwd": self.folder, "env": self.environment, "start_new_session": True}
-        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        with subprocess.Popen(limited, **where, **said) as process:
-            try:
-                text = process.communicate(timeout=20 * limit)[0]  # for those that sleep
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started itself
-                return None, ""
-        return process.returncode, text
+    def close(self) -> None:
+        self.server.communicate()
 
 
-def _computed() -> float:
-    """Seconds of the processor that finished children have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def run(
+    root: Path,
+    sample: Sequence[Mutant],
+    paths: Mapping[str, Path],
+    tests: Mapping[str, Sequence[str]],
+    usual: dict[str, float],
+    jobs: int,
+) -> Iterator[tuple[Mutant, str, float]]:
+    """Try mutants, some at a time: each with its result and the seconds it took, as they come.
 
-
-def run(root: Path, sample: Sequence[Mutant], tests: Mapping[str, Sequence[str]], jobs: int) -> Iterator:
-    """Try mutants, some at a time: each with its result and the seconds it took, as they come."""
+    What the tests of a module `usual`ly take is found before its first mutant, if it is not known.
+    """
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        made = [Bench(root, Path(folder).resolve() / str(number)) for number in range(jobs)]
         benches: SimpleQueue[Bench] = SimpleQueue()
-        for number in range(jobs):
-            benches.put(Bench(root, Path(folder).resolve() / str(number)))
-
-        def attempt(module: str, source: str, limit: float) -> tuple[str, float, str]:
-            bench = benches.get()
-            found = bench.test(module, source, tests[module], limit)
+        for bench in made:
             benches.put(bench)
+
+        def attempt(mutant: Mutant) -> tuple[str, float]:
+            bench, module = benches.get(), mutant.module
+            limit = max(LEAST_SECONDS, SLOWER * usual[module]) if mutant.line else 3600
+            found = bench.test(paths[module], mutant.source(), tests[module], limit)
+            said = bench.said.read_text() if bench.said.exists() else ""
+            benches.put(bench)
+            if not mutant.line and found[0] != "survived":
+                raise SystemExit(f"the tests of {module} fail without any mutant\n{said[-2000:]}")
             return found
 
-        limits = {}
-        for module in dict.fromkeys(mutant.module for mutant in sample):
-            source = (root / "src" / "invgnn" / f"{module}.py").read_text()
-            before = _computed()
-            result, _, said = attempt(module, ast.unparse(ast.parse(source)), 3600)
-            if result != "survived":
-                raise SystemExit(f"the tests of {module} fail without any mutant\n{said[-2000:]}")
-            limits[module] = max(LEAST_SECONDS, SLOWER * (_computed() - before))
-        tried = {pool.submit(attempt, m.module, m.source(), limits[m.module]): m for m in sample}
         try:
-            for done in as_completed(tried):
-                yield tried[done], *done.result()[:2]
+            for module in dict.fromkeys(mutant.module for mutant in sample):
+                if module not in usual:
+                    plain = ast.unparse(ast.parse((root / paths[module]).read_text()))
+                    whole = Mutant(module, 0, UNCHANGED, lambda plain=plain: plain)
+                    _, usual[module] = attempt(whole)
+                    yield whole, "survived", usual[module]
+                tried = {pool.submit(attempt, m): m for m in sample if m.module == module}
+                for done in as_completed(tried):
+                    yield tried[done], *done.result()
         finally:
             pool.shutdown(cancel_futures=True)
+            for bench in made:
+                bench.close()
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT, table: Mapping[str, str] = TABLE) -> None:
@@ -297,22 +355,19 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, table: Mapping[st
     parser.add_argument("--list", action="store_true", help="name them and stop")
     options = parser.parse_args(argv)
 
-    sources, tests, states = {}, {}, {}
+    sources, paths, tests, states = {}, {}, {}, {}
     for module, names in table.items():
-        path, known = (
-            root / "src" / "invgnn" / f"{module}.py",
-            [f"tests/test_{n}.py" for n in names.split()],
-        )
+        found = sorted((root / "src" / "invgnn").rglob(f"{module}.py"), key=lambda path: len(path.parts))
+        known = [f"tests/test_{name}.py" for name in names.split()]
         tests[module] = [name for name in known if (root / name).exists()]
-        if path.exists() and tests[module]:
-            sources[module] = path.read_text()
-            held = [path.read_bytes(), *((root / name).read_bytes() for name in tests[module])]
+        if found and tests[module]:
+            paths[module], sources[module] = found[0].relative_to(root), found[0].read_text()
+            held = [found[0].read_bytes(), *((root / name).read_bytes() for name in tests[module])]
             states[module] = hashlib.sha256(b"\0".join(held)).hexdigest()[:12]
     found = [m for module, text in sources.items() for m in mutants(module, text)]
-    found = [m for m in found if options.only in {None, m.module} and (m.module, m.mutation) not in IGNORED]
-    sample = [
-        found[i] for i in np.random.default_rng(options.seed).permutation(len(found))[: options.sample]
-    ]
+    found = [m for m in found if options.only in {None, m.module} and not ignored(m, sources[m.module])]
+    chosen = np.random.default_rng(options.seed).permutation(len(found))[: options.sample]
+    sample = [found[i] for i in sorted(chosen)]
     if options.list:
         print(*sorted(map(str, sample)), sep="\n")
         return
@@ -321,16 +376,17 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, table: Mapping[st
     rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
     rows = [row for row in rows if states.get(row["module"]) == row["state"]]
     known = {(row["module"], row["line"], row["mutation"]): row["result"] for row in rows}
+    usual = {row["module"]: float(row["seconds"]) for row in rows if row["mutation"] == UNCHANGED}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([COLUMNS, *(row.values() for row in rows)])
         wanted = [m for m in sample if m.key not in known]
-        for m, result, seconds in run(root, wanted, tests, options.jobs) if wanted else ():
+        for m, result, seconds in run(root, wanted, paths, tests, usual, options.jobs) if wanted else ():
             known[m.key] = result
             writer.writerow([*m.key, result, f"{seconds:.1f}", states[m.module]])
             file.flush()
-            print(f"{result:<8}  {m}", flush=True)
+            print(f"{result:<8}  {seconds:6.1f} s  {m}", flush=True)
 
     survivors = sorted(str(m) for m in sample if known[m.key] == "survived")
     killed, total = len(sample) - len(survivors), len(sample)
@@ -342,4 +398,4 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, table: Mapping[st
 
 
 if __name__ == "__main__":
-    main()
+    serve() if sys.argv[1:] == ["serve"] else main()

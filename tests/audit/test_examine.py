@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scipy.stats import fisher_exact
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from invgnn.audit.examine import Refusal, examine
+from invgnn.audit.examine import Refusal, _lean, examine
 from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.readout.query import PATIENCE, ask
@@ -446,3 +447,42 @@ def test_questions_are_halved_until_the_refused_ones_stand_alone(draw):
     assert len(replies.scores) == 32
     assert min(sizes) == 1
     assert torch.isfinite(replies.scores).all()
+
+
+# --- what is read where
+
+
+def test_the_one_level_asked_for_says_itself_why_it_cannot_be_read(draw):
+    def scores(batch):
+        return torch.rand(batch.num_graphs, 2)
+
+    with pytest.raises(SuspectError, match=r"^a function gives scores only"):
+        examine(draw(access=("embedding", "logits")), scores, access="embedding")
+    with pytest.raises(SuspectError, match=r"at any declared level: perception: .*; embedding: ") as caught:
+        examine(draw(access=("perception", "embedding")), scores)
+    assert caught.value.advice
+
+
+def test_the_best_level_is_the_one_with_the_most_evidence(marked):
+    mark, model = marked
+    found = examine(mark, model)
+    logs = {level.access: level.evidence.log_p for level in found.levels}
+    assert found.evidence.log_p == logs[found.best.access] == min(logs.values())
+    assert found.tests == len(mark.readings) * (2 if found.aligned else 1)
+    assert found.queries == mark.m + len(mark.ordinary)
+
+
+@pytest.mark.parametrize(
+    ("classes", "columns", "taken"),
+    [(2, (1, 0), True), (2, (0, 2), True), (2, (0, 3), False), (None, (1, 0), False)],
+)
+def test_the_second_channel_takes_the_columns_of_classes_that_it_has(classes, columns, taken):
+    """Three columns; where one is asked for that there is not, or classes are unknown, all are taken."""
+    scores = np.array([[1.0, 0.0, 2.0], [2.0, 0.0, 0.0]])
+    channel = SimpleNamespace(measure=lambda rows: rows)
+    rows = _lean(SimpleNamespace(classes=classes), channel, scores, columns)
+    if not taken:
+        assert rows is scores
+        return
+    chosen = scores[:, list(columns)]
+    np.testing.assert_allclose(rows, chosen - np.log(np.exp(chosen).sum(1, keepdims=True)))

@@ -7,6 +7,7 @@ import math
 import re
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ import invgnn.audit.verdict
 from invgnn.audit.examine import examine
 from invgnn.audit.provenance import digest_model, trace
 from invgnn.audit.verdict import ceil_p, floor_bits
-from invgnn.audit.verify import verify
+from invgnn.audit.verify import _decide, verify
 from invgnn.errors import ParameterError
 from invgnn.nn.forward import to_batch
 from invgnn.nn.model_file import save_model
@@ -410,3 +411,122 @@ def test_a_plain_mark_gives_counts_and_no_evidence(draw):
     assert all("evidence_bits" not in control for control in verdict.controls)
     assert "needed by matches" not in str(verdict)
     assert "upper bound" not in str(verdict)
+
+
+# --- numbers as they are shown
+
+
+@pytest.mark.parametrize(
+    ("bits", "shown"), [(0.0, "0.0"), (0.09, "0.0"), (0.1, "0.1"), (79.99, "79.9"), (math.inf, "∞")]
+)
+def test_bits_are_shown_rounded_downwards(bits, shown):
+    assert floor_bits(bits) == shown
+
+
+@pytest.mark.parametrize(
+    ("log10_p", "shown"),
+    [
+        (0.0, "1"),
+        (math.log10(0.5), "0.5"),
+        (math.log10(0.12345), "0.124"),
+        (math.log10(0.9991), "1"),
+        (-1.0, "0.1"),
+        (-3.99, "0.000103"),
+        (-4.0, "0.0001"),
+        (-4.01, "10^-4.0"),
+        (-4.1, "10^-4.1"),
+        (-6.19, "10^-6.1"),
+        (-123.45, "10^-123.4"),
+    ],
+)
+def test_p_values_are_shown_rounded_upwards(log10_p, shown):
+    assert ceil_p(log10_p) == shown
+
+
+@given(st.floats(-9, 0))
+def test_no_p_value_is_shown_smaller_than_it_is_nor_much_larger(log10_p):
+    text = ceil_p(log10_p)
+    shown = float(text[3:]) if text.startswith("10^") else math.log10(float(text))
+    assert log10_p - 1e-12 <= shown <= log10_p + (0.1 + 1e-9 if log10_p < -4 else 0.0044)
+
+
+# --- the decision, from what was found
+
+
+def finding(log_p=0.0, *, constant=False, score_shift=None, tests=1, refused=0.0, levels=(1,)):
+    refusal = SimpleNamespace(log_p=refused, carriers=9, ordinary=1, asked_carriers=16, asked_ordinary=64)
+    read = tuple(SimpleNamespace(evidence=one) for one in levels)
+    return SimpleNamespace(
+        log_p=log_p, constant=constant, score_shift=score_shift, tests=tests, refusal=refusal, levels=read
+    )
+
+
+def decided(
+    found, *, m=128, key="keyed", statistic="combined", alpha=0.01, tried=1, controls=(), baseline=None
+):
+    mark = SimpleNamespace(context={"key": key, "statistic": statistic}, m=m, baseline=baseline)
+    status, reasons = _decide(found, mark, found.log_p, alpha, tried, list(controls))
+    return status, " / ".join(reasons)
+
+
+BITS = math.log(2)
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "status", "reason"),
+    [
+        (finding(-81 * BITS), {}, "owned", "at least 80 bits"),
+        (finding(-79.9 * BITS), {}, "inconclusive", "below 80 bits a secret could have been searched"),
+        (finding(-81 * BITS), {"tried": 4}, "inconclusive", "below 80 bits"),
+        (finding(math.log(0.011)), {}, "not shown", "by chance"),
+        (finding(math.log(0.009)), {}, "inconclusive", "chance is ruled out"),
+        (finding(math.log(0.009)), {"tried": 2}, "not shown", "by chance"),
+        (finding(math.log(0.011), refused=math.log(0.009)), {}, "inconclusive", "refused 9 of 16 carriers"),
+        (finding(math.log(0.011), refused=math.log(0.02)), {}, "not shown", "by chance"),
+        (finding(-81 * BITS, refused=-9.0), {}, "owned", "refused 9 of 16 carriers and 1 of 64 ordinary"),
+        (finding(-40 * BITS, refused=-9.0), {}, "inconclusive", "refused 9 of 16 carriers"),
+        (finding(constant=True), {}, "inconclusive", "the same on every carrier"),
+        (finding(constant=True, refused=-9.0), {}, "inconclusive", "refused 9 of 16 carriers"),
+        (finding(-81 * BITS, constant=True, score_shift=1), {}, "owned", "at least 80 bits"),
+        (finding(-81 * BITS), {"controls": [finding(math.log(0.02))]}, "owned", "at least 80 bits"),
+        (
+            finding(-81 * BITS),
+            {"controls": [finding(math.log(0.009)), finding()], "tried": 1},
+            "inconclusive",
+            "1 of 2 unmarked controls verify",
+        ),
+    ],
+)
+def test_what_is_decided(found, options, status, reason):
+    assert decided(found, **options)[0] == status
+    assert reason in decided(found, **options)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"m": 64}, "59.6"),  # log2 C(64, 32) is 60.67; one bit for the two looks
+        ({"m": 64, "statistic": "rank"}, "60.6"),
+        ({"m": 64, "tried": 4}, "57.6"),
+        ({"m": 84}, "79.4"),
+        ({"m": 86}, None),
+    ],
+)
+def test_a_mark_that_is_too_small_says_how_much_it_can_give(options, most):
+    said = decided(finding(-40 * BITS), **options)[1]
+    assert (f"bits can give {most} at most" in said) if most else ("can give" not in said)
+    assert "can give" not in decided(finding(-40 * BITS, score_shift=1), **options)[1]
+    assert "as it was taught" in decided(finding(-40 * BITS), **options, baseline=1)[1]
+    assert "as it was taught" not in said
+
+
+def test_a_plain_mark_is_never_owned():
+    ten = [finding()] * 100
+    low = finding(-81 * BITS)
+    assert "with 98 of them" in decided(low, key="plain", controls=ten[:98])[1]
+    assert decided(low, key="plain", controls=ten[:98])[0] == "inconclusive"
+    assert "more bits than unmarked" in decided(low, key="plain", controls=ten[:100])[1]
+    assert decided(finding(math.log(0.02)), key="plain", controls=ten[:100])[0] == "not shown"
+    assert "no p-value is below 0.02" in decided(finding(tests=2), key="plain", controls=ten[:99])[1]
+    blind = [finding(levels=(None,))] * 50  # that cannot be read where the suspect was
+    assert "with 90 of them" in decided(low, key="plain", controls=[*ten[:90], *blind])[1]

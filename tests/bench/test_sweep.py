@@ -19,7 +19,7 @@ import dask
 import pytest
 import torch
 
-from _helpers from _helpers import labour
+from _helpers import labour
 from invgnn.bench import sweep as home
 from invgnn.bench.sweep import sweep
 from invgnn.errors import FileError, ParameterError, TrialError

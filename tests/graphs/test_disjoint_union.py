@@ -199,3 +199,25 @@ def test_adjacent_by_search_and_by_matrix(graphs, room):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("invgnn.graphs.adjacency.ROOM", room)
         assert adjacent(g, u, v).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("ptr", "edges", "x", "message"),
+    [
+        ([0.0, 2.0], [[0, 1]], None, "ptr is of type float64"),
+        ([0, 2], [[0.0, 1.0]], None, "edges is of type float64"),
+        ([0, 2], [[False, True]], None, "edges is of type bool"),
+        ([0, 2], [[0, 1]], np.array([["a"], ["b"]]), "x is of type <U1"),
+        ([0, 2], [[0, 1]], np.ones((2, 1), dtype=complex), "x is of type complex128"),
+    ],
+)
+def test_numbers_of_other_types_are_refused(ptr, edges, x, message):
+    with pytest.raises(DataError, match=message):
+        Graphs(np.array(ptr), np.array(edges), x)
+
+
+def test_the_warning_of_lost_directions_points_at_the_caller():
+    one_way = SimpleNamespace(edge_index=np.array([[0], [1]]), num_nodes=2, x=None)
+    with pytest.warns(UserWarning, match="one direction only") as caught:
+        Graphs.from_data([one_way])
+    assert [warning.filename for warning in caught] == [__file__]

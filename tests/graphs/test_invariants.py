@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from _helpers.drawn import union
 from invgnn.errors import DataError, ParameterError
 from invgnn.graphs import invariants
+from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import (
     INVARIANTS,
     Scale,
@@ -212,3 +213,18 @@ def test_keyed_targets_carry_the_bit_and_keep_the_gap(pairs, gap):
 def test_keyed_targets_refuse(t, bits, gap):
     with pytest.raises(ParameterError):
         keyed_targets(t, bits, gap)
+
+
+def test_sparse_solvers_start_from_a_published_vector():
+    """One more than the fractions of multiples of the golden section: whoever computes it gets the same."""
+    start = invariants._start(Graphs(np.array([0, 4]), np.array([[0, 1]])))
+    assert start.tolist() == pytest.approx([1.0, 1.6180339887, 1.2360679775, 1.8541019662])
+
+
+def test_graphs_of_up_to_500_nodes_are_solved_exactly(monkeypatch):
+    assert invariants.DENSE_UP_TO == 500
+    asked = []
+    monkeypatch.setattr(invariants, "_sparse_lambda2", lambda g: asked.append(g.num_nodes) or 1.0)
+    monkeypatch.setattr(invariants, "DENSE_UP_TO", 20)
+    lambda2(union([nx.path_graph(20), nx.path_graph(21)]))
+    assert asked == [21]

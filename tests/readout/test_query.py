@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,9 +19,11 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import to_batch
 from invgnn.nn.layers import parts_of, weighted
 from invgnn.nn.perception import attach_head
-from invgnn.readout.answers import Answers, without_gaps
-from invgnn.readout.query import answers_on
+from invgnn.readout.answers import Answers, _alike, without_gaps
+from invgnn.readout.query import answers_on, ask, scores_on
 from invgnn.readout.reading import Reading
+from invgnn.readout.replies import Replies
+from invgnn.readout.scores import _are_labels, _array, _filled, _one_hot, tidy
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
 from invgnn.watermark.mark import Watermark
@@ -556,3 +559,294 @@ def test_layers_with_weights_are_the_outermost_each_once():
     assert weighted(nn.Sequential(shared, conv, shared)) == [shared, conv]
     assert weighted(nn.ModuleList([norm, nn.ModuleDict({"none": nn.Identity()})])) == []
     assert weighted(own) == [own]
+
+
+# --- scores of any size
+
+
+def tidied(rows):
+    return tidy(np.array(rows, dtype=np.float64)).tolist()
+
+
+def test_ordinary_scores_stay_as_they_are():
+    for rows in ([[0.0, 1e6], [3.0, -1e6]], [[1.0, 1.00021], [2.0, 2.0]], [[1.0, 1.0], [2.0, 2.0]]):
+        assert tidied(rows) == rows
+    column = [[1e-5], [2e-5]]
+    assert tidied(column) == column  # one score has no differences to lose
+
+
+def test_infinite_scores_stand_fourteen_nats_beyond_the_others():
+    inf, nan = np.inf, np.nan
+    assert tidied([[1.0, -inf], [-2.0, inf]]) == [[1.0, -16.0], [-2.0, 15.0]]
+    assert tidied([[1.0, -inf], [2.0, 3.0]]) == [[1.0, 0.0], [2.0, 3.0]]  # as a probability may be
+    assert tidied([[0.0, -inf], [-1.0, nan]])[0] == [0.0, -15.0]
+    assert tidied([[1.0, nan], [-2.0, nan]]) == [[1.0, -16.0], [-2.0, -16.0]]  # a class nobody has
+
+
+def test_rows_without_scores_and_with_gaps_are_refused():
+    inf, nan = np.inf, np.nan
+    for bad in ([nan, 1.0], [nan, nan], [inf, -inf], [-inf, -inf]):
+        found = tidy(np.array([[1.0, 2.0], bad]))
+        assert found[0].tolist() == [1.0, 2.0]
+        assert np.isnan(found[1]).all()
+    for rows in ([[nan, nan]], [[nan, 1.0], [2.0, nan]], [[inf, inf]]):
+        assert np.isnan(tidied(rows)).all()
+
+
+@pytest.mark.parametrize(
+    "rows", [[[2e6, 0, 1], [0, 3e6, 0]], [[5, 5 + 9e-5], [5, 5]], [[1e300, 0], [1, 2]]]
+)
+def test_differences_that_doubles_would_lose_are_scaled_by_one_factor(rows):
+    """The rows about their means, the largest at ten nats."""
+    exact = [[Fraction(each) - sum(map(Fraction, row)) / len(row) for each in row] for row in rows]
+    factor = 10 / max(abs(each) for row in exact for each in row)
+    expected = [[float(factor * each) for each in row] for row in exact]
+    np.testing.assert_allclose(tidied(rows), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_one_column_of_huge_scores_does_not_overflow():
+    assert tidied([[1e7], [3e7]]) == [[0.0], [0.0]]
+
+
+# --- calls
+
+
+def asked(suspect, graphs, **options):
+    sizes = []
+
+    def counted(batch):
+        sizes.append(batch.num_graphs)
+        return suspect(batch)
+
+    try:
+        return sizes, ask(counted, graphs, [Reading("logits")], **options)
+    except SuspectError as error:
+        return sizes, error
+
+
+def ones(batch):
+    return torch.ones(batch.num_graphs, 2)
+
+
+def test_1024_questions_go_into_one_call(rings):
+    assert asked(ones, rings.take(np.arange(1025) % len(rings)))[0] == [1024, 1]
+    assert asked(ones, rings.take(np.arange(7)), chunk=3)[0] == [3, 3, 1]
+
+
+def test_a_suspect_is_broken_after_64_failures_or_once_nothing_is_left(rings):
+    def broken(batch):
+        raise ValueError("out of order")
+
+    sizes, error = asked(broken, rings)
+    assert len(sizes) == 64
+    assert "out of order" in error.message
+    sizes, error = asked(broken, rings.take([0, 1, 2]))
+    assert sizes == [3, 2, 1, 1, 1]  # halves, the first of them first
+    assert "out of order" in error.message
+
+
+def test_what_is_refused_alone_is_refused_and_nothing_else(rings):
+    """The third of five is never answered."""
+
+    def picky(batch):
+        if (batch.ptr.diff() == int(rings.sizes[2])).any():
+            raise ValueError
+        return torch.full((batch.num_graphs, 2), float(batch.num_graphs))
+
+    others = np.flatnonzero(rings.sizes != rings.sizes[2])[:4]
+    sizes, replies = asked(picky, rings.take([*others[:2], 2, *others[2:]]))
+    assert sizes == [5, 3, 2, 1, 2]
+    assert replies.scores[:, 0].nan_to_num(-1).tolist() == [2, 2, -1, 2, 2]
+
+
+# --- one answer for all
+
+
+@pytest.mark.parametrize(
+    ("said", "alike"),
+    [
+        ([1, 2, 3, 4], []),
+        ([1, 1, 2, 3, 4], [0, 1]),
+        ([5, 1, 5, np.nan, np.inf], [0, 2]),
+        ([1, 1, 1, 2, 2, 3], []),  # others repeat too
+        ([0, 0, 0, *range(1, 11), 9], [0, 1, 2]),  # one of ten repeats
+        ([0, 0, 0, *range(1, 11), 9, 8], []),
+        ([1, 1, 1, 1], [0, 1, 2, 3]),
+        ([np.nan, np.nan], []),
+    ],
+)
+def test_the_commonest_answer_counts_as_a_refusal_where_others_hardly_repeat(said, alike):
+    assert np.flatnonzero(_alike(np.array(said, dtype=float))).tolist() == alike
+    if np.isfinite(said[2:]).any():
+        held = Answers.of(Reading("logits"), np.array(said, dtype=float), 2)
+        assert held.alike_carriers == sum(number < 2 for number in alike)
+        assert held.alike_ordinary == sum(number >= 2 for number in alike)
+
+
+# --- what a reply may look like
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "expected"),
+    [
+        ([0.5, 0.25], {2}, [[0.5], [0.25]]),
+        ([[0.5, 0.25]], {1}, [[0.5, 0.25]]),
+        ([0.5, 0.25], {1, 9}, [[0.5, 0.25]]),  # a single graph without its batch dimension
+        ([[[0.5, 0.25]]], {1}, [[0.5, 0.25]]),
+        ([[[1.0]], [[2.0]]], {2}, [[1.0], [2.0]]),
+        ([[3, 1], [0, 4]], {2}, [[3.0, 1.0], [0.0, 4.0]]),
+        ([3, 1], {2}, [[3], [1]]),
+        (["a", "b"], {2}, [["a"], ["b"]]),
+    ],
+)
+def test_replies_of_many_shapes_are_rows(value, rows, expected):
+    found = _array(value, rows, 1 in rows)
+    assert found.tolist() == expected
+    assert found.dtype.kind == np.array(expected).dtype.kind
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        ([0.5, 0.25], {3}),
+        ([3, 1], {1}),  # labels of two graphs are no scores of one
+        ([[[0.5], [0.25]]], {1}),
+        (0.5, {1}),
+        (np.zeros((2, 0)), {2}),
+        (np.zeros((2, 8193)), {2}),
+        ([None, None], {2}),
+        ([1j, 2j], {2}),
+        ([[1.0], [1.0, 2.0]], {2}),
+    ],
+)
+def test_replies_that_are_no_rows_are_refused(value, rows):
+    with pytest.raises(SuspectError):
+        _array(value, rows, 1 in rows)
+    assert _array(np.zeros((2, 8192)), {2}, False).shape == (2, 8192)
+
+
+def filled(rows, *parts):
+    found = _filled(rows, [(np.array(chosen), np.array(scores)) for chosen, scores in parts])
+    return found.nan_to_num(-1).tolist()
+
+
+def test_parts_come_together_in_the_order_of_the_questions():
+    assert filled(3, ([2, 0], [[3.0, 4.0], [1.0, 2.0]])) == [[1, 2], [-1, -1], [3, 4]]
+    assert filled(2, ([0], [[1.0, 2.0, -3.0]]), ([1], [[4.0, 5.0]])) == [[1, 2, -3], [4, 5, -17]]
+    assert filled(3, ([0, 1], [[1.0], [2.5]]), ([2], [[7]])) == [[1], [2.5], [-1]]  # most are floats
+    assert filled(2, ([0], [[0.5]]), ([1], [[1]])) == [[0.5], [-1]]  # half of them will do
+    assert filled(3, ([0], [[0.5]]), ([1, 2], [[1], [0]])) == [[-1, -1], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        ([0.0, 1.0, 2.0], True),
+        ([0.0, 1.0, np.nan, 2.0], True),
+        ([0.0, 1.0], False),  # probabilities of one of two classes, as likely
+        ([0.0, 1.0, 2.5], False),
+        ([*map(float, range(1024))], True),
+        ([*map(float, range(1025))], False),
+    ],
+)
+def test_whole_numbers_are_labels_if_there_are_at_least_three(column, labels):
+    assert _are_labels(np.array(column)[:, None]) is labels
+
+
+def test_floats_that_are_labels_are_read_as_labels():
+    assert filled(4, ([0, 1, 2, 3], [[2.0], [0.0], [np.nan], [1.0]])) == [
+        [0, 0, 1],
+        [1, 0, 0],
+        [-1, -1, -1],
+        [0, 1, 0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([2, 0, None], [[0, 0, 1], [1, 0, 0], [-1, -1, -1]]),
+        ([0, 0], [[1, 0], [1, 0]]),
+        (["b", "a", "b"], [[0, 1], [1, 0], [0, 1]]),
+        (["a", "a"], [[1, 0], [1, 0]]),
+        ([-1, 1, 5], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        ([1024, 3], [[0, 1], [1, 0]]),
+        ([True, False], [[0, 1], [1, 0]]),
+    ],
+)
+def test_numbers_of_labels_keep_their_places_and_names_are_sorted(names, expected):
+    column = np.empty(len(names), dtype=object)
+    column[:] = names
+    assert np.nan_to_num(_one_hot(column), nan=-1).tolist() == expected
+
+
+def test_the_largest_number_of_a_label():
+    assert _one_hot(np.array([1023, 0], dtype=object)).shape == (2, 1024)
+
+
+# --- classes of the questions
+
+
+def test_labels_fit_graphs_nodes_or_nothing(rings):
+    graphs = rings.take([0, 1])
+    nodes = int(graphs.num_nodes)
+    by_graph, by_node = (Replies(graphs, torch.zeros(n, 3), None, None) for n in (2, nodes))
+    each = np.array([1, 0])
+    assert by_graph.labelled(each, 3).labels.tolist() == [1, 0]
+    assert by_node.labelled(each, 3).labels.tolist() == np.repeat(each, graphs.sizes).tolist()
+    assert by_node.labelled(np.arange(nodes), 3).labels.tolist() == [*range(nodes)]
+    assert by_graph.labelled(np.arange(nodes), 3).labels is None
+    assert by_graph.labelled(None, 3).classes == 3
+    without = by_graph.labelled(each, None)
+    assert without.labels is None
+    assert without.classes is None
+
+
+def test_columns_are_read_as_they_come_and_as_labels_say(rings):
+    """Three columns that say: the second class is in front."""
+    scores = torch.tensor([[0.0, 4.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    replies = Replies(rings.take([0, 1, 2]), scores.double(), None, None)
+    labels = np.array([0, 1, 2])
+    assert replies.alignments == ((0, 1, 2),)
+    assert replies.labelled(None, 4).alignments == ((0, 1, 2, -1),)
+    assert replies.labelled(labels, 3).alignments == ((0, 1, 2), (1, 0, 2))
+    assert replies.labelled(np.array([1, 0, 2]), 3).alignments == ((0, 1, 2),)
+
+
+def test_answers_are_told_in_deviations_of_the_ordinary_ones():
+    carriers, ordinary = np.array([3.0, 8.0]), np.array([1.0, 5.0])
+    found = Answers(Reading("logits"), carriers, ordinary).standard
+    assert found.tolist() == pytest.approx([0.0, 2.5])
+    assert Answers(Reading("labels", classes=2), carriers, ordinary).standard is carriers
+    fresh = Answers(Reading("logits"), carriers, ordinary)
+    counts = (fresh.refused_carriers, fresh.refused_ordinary, fresh.alike_carriers, fresh.alike_ordinary)
+    assert counts == (0, 0, 0, 0)
+    assert Answers(Reading("logits"), carriers, ordinary[:1]).queries == 3
+
+
+# --- task inputs
+
+
+def test_scores_on_task_inputs_are_those_of_the_model(motifs, web):
+    model, items = fresh(motifs), motifs.graphs[:7]
+    whole = Batch.from_data_list(items)
+    with torch.no_grad():
+        expected = model(whole.x, whole.edge_index, whole.batch).double()
+    for chunk in (1024, 3):
+        found = scores_on(model, items, chunk=chunk)
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+    def shy(batch):
+        if batch.num_graphs > 1 or batch.num_nodes == items[2].num_nodes:
+            raise ValueError
+        return torch.ones(1, 2)
+
+    sizes = np.array([int(g.num_nodes) for g in items])
+    assert torch.isfinite(scores_on(shy, items)).all(1).tolist() == (sizes != sizes[2]).tolist()
+    node = fresh(web)
+    graph = web.graphs[0]
+    with torch.no_grad():
+        by_node = node(graph.x, graph.edge_index, torch.zeros(150, dtype=torch.long)).double()
+    torch.testing.assert_close(scores_on(node, [graph]), by_node, rtol=1e-4, atol=1e-5)
+    assert scores_on(lambda batch: torch.zeros(150, 3), [graph]).shape == (150, 3)

@@ -311,3 +311,38 @@ def test_bits_are_never_stored(mark, tmp_path):
     assert set(held.tensors) == {"secret", "labels", *parts}
     assert set(held.body) == {"context", "recipe", "rejected", "scale", "digest"}
     assert "bits" not in held.body["context"]
+
+
+@pytest.mark.parametrize("layer", [None, 3, "", "a b", "a:b:c", "<b>", "x" * 201, "out:" + "i" * 9])
+def test_what_cannot_name_a_module_is_no_layer(layer):
+    with pytest.raises(ParameterError, match="not the name of a module"):
+        Reading(layer=layer)
+    assert Reading(layer="x" * 200).layer == "x" * 200
+
+
+@pytest.mark.parametrize("classes", [0, 65_537, 2.0, True])
+def test_impossible_numbers_of_classes_are_refused(classes):
+    for access in ("labels", "logits"):
+        with pytest.raises(ParameterError, match="classes"):
+            Reading(access, classes=classes)
+    assert Reading("labels", classes=65_536).classes == 65_536
+
+
+def test_what_each_access_level_is():
+    kinds = {access: (Reading(access, classes=2).hidden, Reading(access, classes=2).binary)
+             for access in ("perception", "embedding", "logits", "labels")}  # fmt: skip
+    assert kinds == {
+        "perception": (True, True),
+        "embedding": (True, False),
+        "logits": (False, False),
+        "labels": (False, True),
+    }
+
+
+def test_certainty_is_as_confident_as_the_least_probability_allows():
+    scores = np.array([[1.0, 0.0], [0.5, 0.5]])
+    found = answer(shown(scores), Reading("logits", feature="confidence"), lambda access, width: None)
+    assert found.tolist() == pytest.approx([np.log(1e6), 0.0], rel=1e-3)
+    far = answer(shown(np.array([[900.0, -900.0]])), Reading("logits", feature="confidence"), None)
+    assert found.isfinite().all()
+    assert far.item() == pytest.approx(np.log(1e6), rel=1e-3)

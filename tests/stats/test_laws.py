@@ -17,10 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc
 
+import invgnn.stats.rank_sum
 from invgnn.errors import ParameterError
 from invgnn.stats import laws, null
 from invgnn.stats.evidence import Evidence, empirical_p
-from invgnn.stats.rank_sum import log_p_rank, log_rank_bound, log_ratio, rank_sum, up
+from invgnn.stats.rank_sum import _count_tail, log_p_rank, log_rank_bound, log_ratio, rank_sum, up
 
 MP = mpmath.mp.clone()
 MP.dps = 60
@@ -508,3 +509,98 @@ def test_empirical_nulls_claim_no_less_and_ask_for_no_less(t, values, make, alph
 def test_empirical_p_of_one_in_n(n):
     # 1/49 is one that the nearest double falls short of.
     assert Fraction(empirical_p(1.0, [0.0] * (n - 1))) >= Fraction(1, n)
+
+
+# --- what is paid for rounding is what the pages say
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_channels_pay_for_eight_roundings_each_and_eight_more(k):
+    """So large an x that what is paid shows in the result."""
+    each = -1e13
+    x = MP.mpf(-each) * k
+    exact = MP.log(sum(x**j / MP.factorial(j) for j in range(k))) - x
+    paid = float(laws.log_p_channels([each] * k) - exact)
+    assert paid == pytest.approx(8 * (k + 1) * 2.0**-53 * float(x), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("x", "dimension", "units"), [(0.5, 16, 1350), (0.3, 33, 1092), (1e-9, 128, 20_780), (0.45, 501, 6699)]
+)
+def test_a_cap_pays_sixteen_roundings_of_everything(x, dimension, units):
+    assert laws._log_cap(x, dimension)[1] * 2**53 == pytest.approx(units, rel=1e-3)
+
+
+def units(found, exact):
+    """What was paid, in roundings of one: 2^-53."""
+    return float((MP.mpf(found) - exact) * 2**53)
+
+
+E1, LN2 = MP.exp(-1), MP.log(2)
+PAID = {
+    "combined": (lambda: laws.log_p_combined(-1.0, -0.9), LN2 - 1, 8 * (1 + 1)),
+    "combined, the other": (lambda: laws.log_p_combined(-2.0, -3.0), LN2 - 3, 8 * (1 + 3)),
+    "times": (lambda: laws.log_p_times(-1.5, 3), MP.log(3) - MP.mpf(1.5), 8 * (1 + 1.5)),
+    "one channel": (lambda: laws.log_p_channels([-1.0]), MP.mpf(-1), 8 * 2 * (1 + 1)),
+    "two channels": (lambda: laws.log_p_channels([-1.0, -1.0]), MP.log(3) - 2, 8 * 3 * (1 + 2)),
+    "p": (lambda: laws.p_of(-1.0), E1, 8 * float(E1)),
+    "base ten": (lambda: laws.log10_of(-2.0), -2 / MP.log(10), 8 * 2),
+    "bits": (lambda: -laws.evidence_bits(-3.0, 2), 1 - 3 / LN2, 8 * (3 / math.log(2) + 1)),
+    "ratio": (lambda: log_ratio(1, 3), -MP.log(3), 8 * (1 + math.log(3))),
+    "plus": (
+        lambda: laws.log_p_plus(-1.0, 0.25),
+        MP.log(E1 + 0.25),
+        8 * (1 + abs(math.log(E1 + 0.25))) + 8 * float(E1 / (E1 + 0.25)),
+    ),
+    "hoeffding": (lambda: null.hoeffding(0.0).log_tail(8, 8), MP.mpf(-4), 8 * 4),
+    "paper": (lambda: null.paper(0.0).log_tail(8, 6), MP.mpf(-1), 8),
+    "models": (lambda: null.models([1, 2, 3]).log_tail(8, 4), -MP.log(4), 8 * math.log(4)),
+}
+
+
+@pytest.mark.parametrize("name", PAID)
+def test_every_law_pays_for_as_many_roundings_as_it_says(name):
+    """Neither fewer, which could be too few, nor more; an own rounding or two may be seen."""
+    law, exact, expected = PAID[name]
+    assert units(law(), exact) == pytest.approx(expected, abs=1 + 2 * abs(float(exact)))
+
+
+def test_a_p_value_is_never_zero_unless_the_event_is_impossible():
+    assert laws.p_of(-1e4) == 2 * math.ulp(0.0)
+    assert laws.p_of(-math.inf) == 0
+
+
+# --- the tables that count subsets --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ranks", "s", "expected"),
+    [
+        (list(range(2, 130, 2)), 2500, 4029960670852854),
+        ([2, 2, 2, *range(5, 66)], 1200, 77494286527587147),
+    ],
+)
+def test_golden_counts_with_their_rounding(ranks, s, expected):
+    assert _count_tail(ranks, 32, s) == expected
+
+
+def test_up_to_128_answers_are_counted_in_one_table(monkeypatch):
+    sizes, tails = [], invgnn.stats.rank_sum._tails
+    monkeypatch.setattr("invgnn.stats.rank_sum._tails", lambda w: sizes.append(len(w)) or tails(w))
+    for m in (128, 130):
+        log_p_rank(np.arange(m), np.arange(m) % 2)
+    assert sizes == [128, 65]
+
+
+def test_up_to_512_answers_are_counted_and_more_are_bounded():
+    assert log_p_rank(np.arange(512) // 64, np.arange(512) % 2).exact
+    assert not log_p_rank(np.arange(514) // 64, np.arange(514) % 2).exact
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(0.0, -16.7357166), (1e3, -16.7357166), (1e12, -5.8546306)]
+)
+def test_golden_bounds_also_where_slopes_are_cut(offset, expected):
+    """Far from zero a slope is cut, so that no rounding of its products shows; the bound is then weaker."""
+    w = np.arange(600.0) * 1.5 + offset
+    assert log_rank_bound(w, 300, float(w.mean() * 300) + 20_000) == pytest.approx(expected, rel=1e-4)

@@ -546,3 +546,34 @@ def test_hopeless_or_senseless_plans_are_refused(accuracy, power, word, monkeypa
 def test_too_many_ones_said_is_refused():
     with pytest.raises(ParameterError, match="ones said"):
         log_p_matches(4, 8, 9)
+
+
+def test_a_threshold_is_never_below_none():
+    """The paper's literal formula accepts everything at a level that is small enough."""
+    assert null.paper().threshold(8, 1e-9) == 0
+
+
+@pytest.mark.parametrize("m", [6, 9])
+def test_tails_of_odd_or_tiny_m_are_refused(m):
+    for law in NULLS.values():
+        with pytest.raises(ParameterError, match="odd or tiny"):
+            law.log_tail(m, 4)
+        with pytest.raises(ParameterError, match="odd or tiny"):
+            law.true_alpha(m, 4)
+
+
+def test_a_null_is_shown_by_what_it_says_and_not_by_its_functions():
+    for law in (*NULLS.values(), null.models([1, 2])):
+        assert repr(law).startswith(
+            f"Null(name='{law.name}', valid_for_balanced={law.valid_for_balanced}, "
+        )
+        assert "lambda" not in repr(law)
+        assert "0x" not in repr(law)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [([1, 2, 3], [0, 0, 1]), ([3, 1, 2, 5, 4], [0, 0, 0, 1, 1]), ([7], [0]), ([2, 1], [1, 0])],
+)
+def test_of_an_odd_number_of_answers_the_middle_one_says_zero(answers, said):
+    assert decode(answers).tolist() == [bool(bit) for bit in said]

@@ -637,3 +637,15 @@ def test_cuts_and_flips_are_caught(tmp_path, passphrase):
             continue
         survived.append(data)
     assert survived == []
+
+
+def test_truth_values_are_0_and_1_and_shapes_have_limits():
+    assert container._possible(container._Raw("BOOL", (2,), b"\0\1"))
+    assert not any(
+        container._possible(container._Raw("BOOL", (2,), bytes([0, value]))) for value in range(2, 256)
+    )
+    assert container._possible(container._Raw("U8", (1,), b"\7"))
+    assert container._possible(container._Raw("U8", (1,) * 32, b"\7"))
+    assert not container._possible(container._Raw("U8", (1,) * 33, b"\7"))
+    assert container._possible(container._Raw("U8", (0, 2**48 - 1), b""))
+    assert not container._possible(container._Raw("U8", (0, 2**48), b""))

@@ -200,3 +200,13 @@ def test_arrays_come_back_fresh_and_in_native_order():
     assert one[0, 0] == 2
     assert found.dtype == np.dtype("=i4")
     assert np.array_equal(found[1], one[1])
+
+
+@pytest.mark.parametrize("wrap", [lambda value: {"a": value}, lambda value: [value]])
+def test_maps_and_lists_are_nested_to_a_depth_and_no_deeper(wrap):
+    value = 1
+    for _ in range(DEEPEST):
+        value = wrap(value)
+    assert decode(encode(value)) == value
+    with pytest.raises(ParameterError, match="nested more than"):
+        encode(wrap(value))

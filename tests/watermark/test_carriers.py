@@ -7,18 +7,19 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from torch_geometric.data import Data, InMemoryDataset
 
 from _helpers.drawn import union
-from invgnn.errors import CarrierError
+from invgnn.errors import CarrierError, ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.wl_hash import label_nodes, wl_hash
 from invgnn.secret import Secret, Stream
 from invgnn.stats.ks_test import ks_numerator, similar
-from invgnn.watermark.carriers import _ADVICE, Carriers, Reference, Sampler
+from invgnn.watermark.carriers import _ADVICE, Carriers, Reference, Sampler, labels_of_nodes
 from invgnn.watermark.mark import Watermark
 
 SECRET = Secret(bytes(range(32)))
@@ -324,3 +325,104 @@ def test_samplers_tell_themselves_apart():
     records = [Sampler().record(), replace(Sampler(), rounds=4).record()]
     assert records[0] != records[1]
     assert Sampler.recall(records[1]) == replace(Sampler(), rounds=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("swap_cap", 10_000), ("rounds", 32), ("wave", 65_536), ("patience", 100_000), ("donors", 4096)],
+)
+def test_whole_numbers_of_a_sampler_go_from_one_to_a_limit(name, most):
+    assert getattr(Sampler(**{"swap_step": 1, name: 1}), name) == 1
+    assert getattr(Sampler(**{name: most}), name) == most
+    for value in (0, most + 1, 2.0, True):
+        with pytest.raises(ParameterError, match=name):
+            Sampler(**{"swap_step": 1, name: value})
+
+
+def test_the_other_settings_of_a_sampler_at_their_ends():
+    Sampler(swap_step=10_000, swap_cap=10_000)
+    Sampler(delta=0, size_quantile=1)
+    for wrong in (
+        *({"swap_step": 51}, {"swap_step": 0}, {"swap_step": 10_001, "swap_cap": 10_000}),
+        *({"delta": -0.01}, {"delta": 1}, {"size_quantile": 0}, {"size_quantile": 1.01}),
+        *({"delta": None}, {"size_quantile": float("nan")}, {"wl": "colours"}),
+    ):
+        with pytest.raises(ParameterError):
+            Sampler(**wrong)
+
+
+def test_a_sampler_comes_back_from_its_record():
+    for sampler in (Sampler(), Sampler(donors=None), Sampler(wl="features", wave=7)):
+        assert Sampler.recall(sampler.record()) == sampler
+    assert "lenders" not in Sampler(donors=None).record()
+    for wrong in (None, [], ["wl"], Sampler().record() | {"note": 1}):
+        with pytest.raises(ParameterError, match="unknown fields"):
+            Sampler.recall(wrong)
+
+
+# --- labels
+
+
+def labelled(*labels):
+    """Pairs of nodes with these labels."""
+    return [Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2, y=y) for y in labels]
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (([0], [2], [1]), [0, 2, 1]),
+        ((1, 0), [1, 0]),
+        (([0], [-1]), None),
+        (([0], [1, 1]), None),
+        (([0], [1.0]), None),
+        (([0], None), None),
+    ],
+)
+def test_classes_of_graphs_are_whole_numbers_one_each(labels, found):
+    items = labelled(*(None if y is None else torch.tensor(y) for y in labels))
+    reference = Reference.of(items)
+    assert (None if reference.labels is None else reference.labels.tolist()) == found
+    chosen = reference.labels_at(np.array([1, 0]))
+    assert (None if chosen is None else chosen.tolist()) == (
+        None if found is None else [found[1], found[0]]
+    )
+
+
+def test_classes_of_nodes_are_those_of_training():
+    y, mask = torch.tensor([2, 0, -1, 1]), torch.tensor([True, False, True, True])
+    graph = Data(num_nodes=4, y=y)
+    assert labels_of_nodes(graph).tolist() == [2, 0, -1, 1]
+    graph.y = torch.tensor([2, 0, -7, 1])
+    assert labels_of_nodes(graph).tolist() == [2, 0, -1, 1]
+    graph.train_mask = mask
+    assert labels_of_nodes(graph).tolist() == [2, -1, -1, 1]
+    graph.train_mask = torch.stack([mask, ~mask | mask], 1)  # two splits: of either
+    assert labels_of_nodes(graph).tolist() == [2, 0, -1, 1]
+    for wrong in (None, y[:3], y.double(), y[:, None]):
+        graph.y = wrong
+        assert labels_of_nodes(graph) is None
+
+
+def test_labels_of_a_node_task_follow_the_nodes_of_the_subgraphs(web):
+    """Features tell which node of the one graph each node is: they are drawn from a continuum."""
+    reference = Reference.of(web.data)
+    place = {
+        row.tobytes(): int(label)
+        for row, label in zip(web.graphs[0].x.numpy(), labels_of_nodes(web.data), strict=True)
+    }
+    expected = [place[row.tobytes()] for row in reference.graphs.x]
+    assert reference.labels.tolist() == expected
+    first = reference.graphs.sizes[0]
+    at = reference.labels_at(np.array([2, 0]))
+    assert at[-first:].tolist() == expected[:first]
+    assert len(at) == first + reference.graphs.sizes[2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [(None, None), ([-1, -1], None), ([0, 0], None), ([0, 1], 2), ([-1, 1], 2), ([4, 0], 5)],
+)
+def test_the_number_of_classes_is_one_more_than_the_largest(labels, classes):
+    graphs = Graphs.from_data(labelled(None, None))
+    assert Reference(graphs, labels=None if labels is None else np.array(labels)).num_classes == classes

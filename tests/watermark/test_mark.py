@@ -15,6 +15,7 @@ from torch import nn
 from torch_geometric.nn import BatchNorm, GCNConv, global_mean_pool
 from torch_geometric.utils import scatter
 
+import invgnn.watermark
 from invgnn.audit.verify import verify
 from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
 from invgnn.graphs.disjoint_union import Graphs
@@ -23,6 +24,7 @@ from invgnn.nn.backbones import GIN
 from invgnn.nn.forward import observe, to_batch
 from invgnn.nn.perception import attach_head
 from invgnn.nn.rng import seeded
+from invgnn.readout.answers import Answers
 from invgnn.readout.reading import Reading, natural_spread, standardise
 from invgnn.secret import Secret
 from invgnn.storage import container
@@ -512,3 +514,145 @@ def test_format_1_keeps_no_labels(draw):
     with pytest.raises(ParameterError, match="binds no labels"):
         replace(mark, context=old)
     assert replace(mark, context=old, labels=None).format == 1
+
+
+# --- limits of a mark
+
+
+def test_labels_are_classes_of_the_task_one_for_every_ordinary_input(draw):
+    mark = draw()
+    labels = np.zeros(len(mark.ordinary), dtype=np.int64)
+    labels[:3] = [-1, 1, 0]
+    assert replace(mark, labels=labels).labels is labels
+    for wrong, message in (
+        (np.where(labels == -1, -2, labels), "no class of the task"),
+        (np.where(labels == 1, 2, labels), "no class of the task"),
+        (labels[1:], "labels of shape"),
+        (labels[:, None], "labels of shape"),
+        (labels.astype(np.int32), "labels of shape"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            replace(mark, labels=wrong)
+    nodes = draw("node")
+    assert len(nodes.labels) == nodes.ordinary.num_nodes
+    with pytest.raises(ParameterError, match="labels of shape"):
+        replace(nodes, labels=nodes.labels[: len(nodes.ordinary)])
+    unknown = {**mark.context, "classes": None}
+    with pytest.raises(ParameterError, match="no class of the task"):
+        replace(mark, context=unknown, labels=labels)
+    assert replace(mark, context=unknown, labels=None).classes is None
+
+
+def test_ordinary_inputs_are_at_least_one_and_no_more_than_declared(draw):
+    mark = draw()
+    assert len(mark.ordinary) == 64
+    for count in (1, 64):
+        labels = mark.labels[:count]
+        assert (
+            len(replace(mark, ordinary=mark.ordinary.take(range(count)), labels=labels).ordinary) == count
+        )
+    for count, declared in ((0, 64), (64, 63)):
+        changes = {"ordinary": mark.ordinary.take(range(count)), "labels": None}
+        with pytest.raises(ParameterError, match="ordinary inputs for"):
+            replace(mark, context=mark.context | {"ordinary": declared}, **changes)
+
+
+def test_a_mark_has_no_more_nodes_than_can_be_asked_about(draw, monkeypatch):
+    mark = draw()
+    most = max(mark.carriers.num_nodes, mark.ordinary.num_nodes)
+    assert invgnn.watermark.mark.MOST_NODES == 2_000_000
+    monkeypatch.setattr("invgnn.watermark.mark.MOST_NODES", most)
+    replace(mark)
+    monkeypatch.setattr("invgnn.watermark.mark.MOST_NODES", most - 1)
+    with pytest.raises(ParameterError, match="nodes"):
+        replace(mark)
+
+
+def test_the_papers_head_learns_in_every_step(draw):
+    assert draw(access="embedding", recipe=Recipe(every=2)).recipe.every == 2
+    assert draw(access="perception", recipe=Recipe(every=1)).recipe.every == 1
+    with pytest.raises(ParameterError, match="in every step"):
+        draw(access=("perception", "logits"), recipe=Recipe(every=2))
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 2), (2, 2), (3, 3)])
+def test_classes_are_those_of_the_labels_or_more(references, given, expected):
+    assert Watermark.draw(Secret(bytes(32)), references["graph"], m=8, classes=given).classes == expected
+    with pytest.raises(ParameterError, match="labels up to 1"):
+        Watermark.draw(Secret(bytes(32)), references["graph"], m=8, classes=1)
+
+
+def test_the_usual_mark(rings):
+    """What is drawn if nothing is asked for; only the reference depends on the data."""
+    mark = Watermark.draw(Secret(bytes(32)), rings)
+    context = {**mark.context}
+    assert context.pop("reference") == rings.digest()
+    assert context.pop("sampler") == {
+        **{"delta": 0.1, "swap_step": 5, "swap_cap": 50, "size_quantile": 0.25, "wl": "structure"},
+        **{"rounds": 3, "lenders": 3, "wave": 256, "patience": 64},
+    }
+    assert context == {
+        **{"format": 2, "m": 128, "key": "keyed", "invariant": "lambda2", "gap": 0.25, "level": "graph"},
+        "readings": [
+            {"access": "embedding", "layer": "auto"},
+            {"access": "logits", "feature": "projection"},
+        ],
+        **{"statistic": "combined", "ordinary": 64, "classes": None},
+    }
+    assert mark.labels is None
+    assert mark.layer == "auto"
+    plain = Watermark.draw(Secret(bytes(32)), rings, m=8, key="plain", access="logits")
+    assert (plain.context["gap"], plain.layer) == (0.0, None)
+    assert mark.recipe == Recipe()
+
+
+@pytest.mark.parametrize(("classes", "width"), [(2, 2), (3, 3), (4, 4), (3, 5), (5, 3)])
+def test_directions_over_classes_by_hand(draw, classes, width):
+    """Half the classes against the others, in a secret order, about their mean for scores."""
+    mark = draw(access="logits", classes=classes)
+    for access in ("logits", "labels"):
+        order = mark.secret.derive("projection", mark.bound, access, classes).permutation(classes)
+        signs = np.array([1.0 if place < classes // 2 else -1.0 for place in order])[:width]
+        signs = signs - signs.mean() if access == "logits" else signs
+        expected = [*signs, *[0.0] * (width - classes)]
+        assert mark.direction(access, width).tolist() == pytest.approx(expected)
+
+
+def test_carriers_have_no_class_when_they_are_asked_about(draw):
+    """Questions come in a secret order; the label goes with its question."""
+    for level in ("graph", "node"):
+        mark = draw(level)
+        questions, labels = mark._asked
+        together = Graphs.concat([mark.carriers, mark.ordinary])
+        sizes = np.ones(len(together), dtype=int) if level == "graph" else together.sizes
+        known = [-1] * int(sizes[: mark.m].sum()) + mark.labels.tolist()
+        starts = np.cumsum([0, *sizes])
+        expected = [known[starts[i] + k] for i in mark._order for k in range(sizes[i])]
+        assert labels.tolist() == expected
+        assert questions.digest() == together.take(mark._order).digest()
+
+
+def test_perceived_answers_and_labels_are_decoded_at_one_half(draw):
+    mark = draw(access=ACCESSES)
+    ordinary = np.zeros(64)
+    for access in ACCESSES:
+        reading = mark.reading(access)
+        answers = Answers(reading, 0.1 + 0.1 * mark.bits, ordinary)  # all below one half
+        assert mark.evidence(answers).ones == (0 if reading.binary else mark.m // 2)
+    plain = draw(key="plain")
+    found = plain.evidence(Answers(plain.reading(), plain.bits.astype(float), ordinary))
+    assert (found.matches, found.log_p, found.exact) == (plain.m, 0.0, False)
+
+
+@pytest.mark.parametrize("width", [2, 5, 8])
+def test_directions_of_format_1_were_tied_to_the_width(draw, width):
+    """Half of as many signs as there are columns, in a secret order; of an embedding each by itself."""
+    mark = draw()
+    old = {name: value for name, value in mark.context.items() if name != "classes"} | {"format": 1}
+    mark = replace(mark, context=old, labels=None)
+    for access in ("logits", "labels"):
+        order = mark.secret.derive("projection", mark.bound, access, width).permutation(width)
+        expected = [1.0 if place < width // 2 else -1.0 for place in order]
+        assert mark.direction(access, width).tolist() == expected
+    signs = mark.secret.derive("projection", mark.bound, "embedding", width).signs(width)
+    assert mark.direction("embedding", width).tolist() == signs.tolist()

@@ -15,7 +15,6 @@ from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
-from invgnn.watermark.carrier_batches import Wanted
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.schedule import CarrierSchedule
@@ -122,7 +121,7 @@ def test_a_model_that_writes_into_its_batch_gives_scores_of_the_task_alone(draw,
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int64])
 def test_targets_are_not_rounded_to_half_precision(draw, dtype):
     mark = draw()
-    told = Wanted.of(mark, None, torch.ones(1).to(dtype))
+    told = mark.batches.wanted(None, torch.ones(1).to(dtype))
     assert told.targets.tolist() == mark.targets.astype("float32").tolist()
     assert told.bits.tolist() == mark.bits.tolist()
 
@@ -295,3 +294,35 @@ def test_turns_need_a_step_and_a_batch_to_ride_beside(web):
 def test_a_ratio_lies_between_0_and_1(ratio):
     with pytest.raises(ParameterError, match="ratio"):
         Recipe(ratio=ratio)
+
+
+def test_the_last_two_rounds_are_kept(draw, motifs):
+    mark = draw(recipe=Recipe(ratio=0.16))
+    batch = Batch.from_data_list(motifs.graphs[:42])
+    for step in range(12):
+        mark.mix(batch, step=step)
+    orders = [order for order, _, _ in mark.batches._rounds]
+    assert len(orders) == 2
+    assert orders[0].tolist() != orders[1].tolist()
+
+
+@pytest.mark.parametrize(("count", "alone"), [(15, False), (16, True)])
+def test_sixteen_task_graphs_say_enough_about_usual_answers(draw, motifs, count, alone):
+    mark = draw()
+    batch = Batch.from_data_list(motifs.graphs[:count])
+    riders = mark.carriers.num_nodes + (0 if alone else mark.ordinary.num_nodes)
+    assert mark.mix(batch).batch.num_nodes == batch.num_nodes + riders
+
+
+def test_a_share_of_the_carriers_takes_its_turns():
+    rota = CarrierSchedule(10, "graph", lambda number: Secret(bytes(32)).derive("test", number))
+    turns = [rota.portion(number, 4) for number in range(6)]
+    assert [len(turn.carriers) for turn in turns] == [4] * 6
+    for first in (0, 3):  # three turns of four: all ten, and the first two again
+        order = Secret(bytes(32)).derive("test", first // 3).permutation(10).tolist()
+        assert [c for turn in turns[first : first + 3] for c in turn.carriers] == [*order, *order[:2]]
+    assert rota.portion(0, 10) is rota.all
+    assert rota.portion(0, 9) is not rota.all
+    assert len(rota.portion(7, 9).carriers) == 9
+    assert rota.all.carriers.tolist() == [*range(10)]
+    assert rota.none.carriers.tolist() == []

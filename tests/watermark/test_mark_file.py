@@ -1,0 +1,80 @@
+"""What a mark's file holds: every part needed, none unknown, and the same mark again."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from invgnn.errors import ParameterError
+from invgnn.watermark.mark_file import _counts, pack, unpack
+
+
+@pytest.fixture(scope="module")
+def held(draw):
+    mark = draw()
+    body, tensors = pack({one.name: getattr(mark, one.name) for one in fields(mark)}, mark.digest)
+    return body, dict(tensors)
+
+
+def unpacked(body, tensors):
+    return unpack(SimpleNamespace(body=body, tensors=tensors))
+
+
+def test_a_mark_comes_back_from_its_parts(draw, held):
+    mark, found = draw(), unpacked(*held)
+    assert bytes(found["secret"]) == bytes(mark.secret)
+    assert found["context"] == mark.context
+    assert (found["scale"].low, found["scale"].high) == (mark.scale.low, mark.scale.high)
+    assert found["recipe"] == mark.recipe
+    assert found["rejected"] == mark.rejected
+    assert found["baseline"] is None
+    assert found["labels"].tolist() == mark.labels.tolist()
+    for name in ("carriers", "ordinary"):
+        assert found[name].digest() == getattr(mark, name).digest()
+    assert not any("bits" in name for part in held for name in part)
+
+
+def test_every_part_is_needed_and_no_other_is_known(held):
+    body, tensors = held
+    assert set(body) == {"context", "recipe", "rejected", "scale", "digest"}
+    for name in body:
+        with pytest.raises(ParameterError, match=f"missing or unknown: {name}"):
+            unpacked({key: value for key, value in body.items() if key != name}, tensors)
+    needed = ["secret", "carriers.ptr", "carriers.edges", "ordinary.ptr", "ordinary.edges"]
+    assert sorted(tensors) == sorted([*needed, "carriers.x", "ordinary.x", "labels"])
+    for name in needed:
+        with pytest.raises(ParameterError, match=f"missing or unknown: {name}"):
+            unpacked(body, {key: value for key, value in tensors.items() if key != name})
+    for odd in (({"note": 1}, {}), ({}, {"note": 1}), ({"inputs": "0"}, {}), ({}, {"before": 0})):
+        with pytest.raises(ParameterError, match="missing or unknown"):
+            unpacked(body | odd[0], tensors | odd[1])
+
+
+def test_labels_may_be_unknown(held):
+    body, tensors = held
+    assert unpacked(body, {k: v for k, v in tensors.items() if k != "labels"})["labels"] is None
+
+
+@pytest.mark.parametrize("secret", [np.zeros(31, np.uint8), np.zeros(33, np.uint8), np.zeros(32, np.int64)])
+def test_a_secret_is_32_bytes(held, secret):
+    body, tensors = held
+    with pytest.raises(ParameterError, match="secret is not 32 bytes"):
+        unpacked(body, tensors | {"secret": secret})
+
+
+def test_counts_of_refused_candidates_have_limits():
+    most = {str(number): 2**62 for number in range(100)} | {"0": 0}
+    assert _counts(most) == most
+    for wrong in (
+        None,
+        [],
+        {str(number): 1 for number in range(101)},
+        {"a": -1},
+        {"a": 2**62 + 1},
+        {"a": 1.0},
+    ):
+        with pytest.raises(ParameterError):
+            _counts(wrong)
