@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,10 @@ from numpy.typing import NDArray
 from invgnn.errors import SuspectError
 from invgnn.readout.reading import Reading, standardise
 
+DIGITS = 40
+"""Binary digits that an answer keeps, counted from the largest answer."""
+LEAST_ALIKE = 8
+"""How many equal answers it takes for them to count as a constant reply: task graphs may occur twice."""
 REPEATS = 0.1
 """The largest share of answers, the commonest aside, that may repeat another for repeats to count."""
 
@@ -37,6 +42,7 @@ class Answers:
     @classmethod
     def of(cls, reading: Reading, said: NDArray[np.float64], m: int) -> Answers:
         """Return the answers, the first m of them on carriers; NaN and infinite ones were refused."""
+        said = rounded(said)
         refused = ~np.isfinite(said)
         if refused[m:].all():
             raise SuspectError(
@@ -61,13 +67,27 @@ class Answers:
         return np.asarray(values.numpy(), dtype=np.float64)
 
 
+def rounded(answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return answers rounded to 2^-40 of the largest, so that ties do not depend on a processor's rounding.
+
+    Guarantee: the rounding looks at the answers alone, never at the bits, so the null stays exact.
+    """
+    largest = float(
+        np.abs(answers, where=np.isfinite(answers), out=np.zeros_like(answers)).max(initial=0.0)
+    )
+    if largest == 0.0:
+        return answers
+    unit = math.ldexp(1.0, max(math.frexp(largest)[1] - DIGITS, -1022))
+    return np.asarray(np.round(answers / unit) * unit)
+
+
 def _alike(said: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which answers are the commonest one, if it occurs more than once and others hardly ever repeat.
+    """Which answers are the commonest one, if it occurs often and others hardly ever repeat.
 
     Carriers and ordinary inputs count alike in this, so a test of which of them are refused stays exact.
     """
     values, counts = np.unique(said[np.isfinite(said)], return_counts=True)
-    if not len(counts) or counts.max() < 2:
+    if not len(counts) or counts.max() < LEAST_ALIKE:
         return np.zeros(len(said), dtype=bool)
     others = np.delete(counts, counts.argmax())
     if others.sum() > (1 + REPEATS) * len(others):
