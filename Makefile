@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 DATA := $(firstword $(wildcard ../shared/datasets))
 export INVGNN_DATA ?= $(if $(DATA),$(abspath $(DATA)))
 
-.PHONY: help venv demo test lint test-slow test-rounding mutants clean
+.PHONY: help venv demo test lint docs dist test-slow test-rounding mutants clean
 
-help:  ## this text
+help:  ## show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.done: pyproject.toml constraints.txt
@@ -15,7 +15,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
-# Once, and never in the way: a browser for the one test that looks at a page in one.
+# A browser for the tests that render pages; installed once, and only where that is allowed.
 APT := DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o DPkg::Lock::Timeout=60
 CHROMIUM := $(APT) install -y --no-install-recommends chromium
 $(VENV)/.browser: | $(VENV)/.done
@@ -25,32 +25,43 @@ $(VENV)/.browser: | $(VENV)/.done
 	has || echo "no chromium: browser tests will be skipped; to run them: apt-get install chromium"
 	@touch $@
 
-venv: $(VENV)/.done $(VENV)/.browser  ## build .venv with the invgnn command
+venv: $(VENV)/.done $(VENV)/.browser  ## create .venv with the invgnn command
 
-demo: venv  ## the whole way of a mark on a generated task, in two minutes
+demo: venv  ## run the full watermark lifecycle on a synthetic task (two minutes)
 	$(BIN)/invgnn demo --overwrite
 
-test: venv lint  ## everything that must hold before a commit
+test: venv lint  ## run style, types, import rules and all fast tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
 
-lint: venv  ## style, types, and imports that only go down
+lint: venv  ## check style, types and the direction of imports
 	$(BIN)/ruff check -q .
 	$(BIN)/ruff format -q --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test-slow: venv  ## statistical checks that take minutes to hours
+$(VENV)/.docs: $(VENV)/.done
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the documentation into site/ (strict: broken links fail)
+	$(BIN)/mkdocs build --strict -q
+
+dist: venv  ## build wheel and sdist into dist/
+	rm -rf dist
+	$(BIN)/python -m build -q
+
+test-slow: venv  ## run the statistical checks that take minutes to hours
 	$(BIN)/pytest -m slow
 
-test-rounding: venv  ## the tests as older processors would round: what is learnt must hold by a margin
+test-rounding: venv  ## run the tests with the rounding of older processors
 	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
 
-mutants: venv  ## break the core on purpose, one line at a time: do the tests see it? (hours, resumable)
+mutants: venv  ## mutation testing of the core: which changed lines do the tests notice? (hours, resumable)
 	$(BIN)/python tests/mutants.py
 
-clean:  ## remove what make made
-	rm -rf $(VENV) demo-out
+clean:  ## remove everything that make created
+	rm -rf $(VENV) demo-out dist build site
 
 .PHONY: false-positives evidence
 

@@ -14,15 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import trials
 from scipy.stats import binomtest, rankdata
+
+from invgnn.bench.markdown import table
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 
 LEVELS = (0.1, 0.01, 0.001)
 DERIVATIONS, DRAWS, EPOCHS, FEATURES = 200, 50, 50, 32
-PATH = trials.RESULTS / "false_positives.csv"
+PATH = Path(__file__).parent / "results" / "false_positives.csv"
 ALL, SHUFFLED, CHANNEL = "all levels", "all levels, columns shuffled", "score channel"
 
 
@@ -42,7 +46,8 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one suspect and read it with many marks; one row per way of reading it."""
     from invgnn.secret import Secret, public_stream
     from invgnn.training.tasks import load_task, parse_setting
-    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
 
     task = load_task(parse_setting(setting)[0], seed)
@@ -133,7 +138,9 @@ def channel_of(
     from invgnn.secret import public_stream
     from invgnn.training.tasks import new_model, parse_setting
     from invgnn.watermark.inputs import Inputs
-    from invgnn.watermark.score_channel import Baseline, ScoreChannel, gaussians, log_probabilities_of
+    from invgnn.watermark.score_channel import ScoreChannel
+    from invgnn.watermark.gaussians import gaussians
+    from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
     inputs = Inputs.of(task.data)
     memory = Baseline.of(new_model(task, parse_setting(setting)[1], seed + 1000), inputs)
@@ -196,22 +203,30 @@ def _log_p(found: Any, key: Any) -> float:
 
 
 def summary() -> str:
-    """The table of counts and exact binomial tests, in Markdown."""
-    rows = trials.read(PATH)
-    lines = [
-        "| models | read at | fresh marks | level | rejections | p | random keys | rejections | p |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+    """Return the table of counts and exact binomial tests."""
+    rows = read_rows(PATH)
+    lines = []
     for kind, access in dict.fromkeys((r["kind"], r["access"]) for r in rows):
         part = [r for r in rows if (r["kind"], r["access"]) == (kind, access)]
         n, d = sum(int(r["derivations"]) for r in part), sum(int(r["draws"]) for r in part)
         for level in LEVELS:
             a, b = (sum(int(r[f"{what}_{level:g}"]) for r in part) for what in ("full", "draws"))
             pa, pb = (binomtest(k, size, level, "greater").pvalue for k, size in ((a, n), (b, d)))
-            fresh, keys = f"{a} | {pa:.2g}", f"{d:,} | {b} | {pb:.2g}"
-            lines.append(f"| {len(part)} {kind} | {access} | {n:,} | {level:g} | {fresh} | {keys} |")
-    return "\n".join(lines)
+            counts = [f"{n:,}", f"{level:g}", str(a), f"{pa:.2g}", f"{d:,}", str(b), f"{pb:.2g}"]
+            lines.append([f"{len(part)} {kind}", access, *counts])
+    head = [
+        "models",
+        "read at",
+        "fresh marks",
+        "level",
+        "rejections",
+        "p",
+        "random keys",
+        "rejections",
+        "p",
+    ]
+    return table(head, lines, text=2)
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, study, suspects(), summary)
+    run_benchmark(__doc__, PATH, study, suspects(), summary)

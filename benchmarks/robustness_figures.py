@@ -1,4 +1,4 @@
-"""The figures of docs/results/robustness.md, from the kept rows, as SVG.
+"""Draw the figures of the robustness pages from the kept rows.
 
 make robustness-figures
 """
@@ -9,30 +9,32 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
 
-import forgers
 import matplotlib as mpl
 import numpy as np
-import robustness
-import trials
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from robustness_tables import (
+
+from invgnn.bench.changes import change_names
+from invgnn.bench.figures import figure_style, save_figure
+from invgnn.bench.robustness_rows import (
     ACCESSES,
     NEEDED,
     REFRESH,
     RELEASED,
     SETTINGS,
-    Table,
-    cost,
+    Index,
+    accuracy_change,
     evidence,
     in_order,
     index,
     numbers,
 )
-from theory_figures import DOCS, STYLE
+from invgnn.storage.tables import read_rows
 
+ROOT = Path(__file__).parents[1]
+PATH = ROOT / "benchmarks" / "results" / "robustness.csv"
+FIGURES = ROOT / "docs" / "results" / "figures"
 COLOUR = {"embedding": "#0072b2", "logits": "#d55e00"}  # told apart by every kind of eye
 MARK = {"embedding": "o", "logits": "^"}
 MOST = 124.0  # bits that 128 carriers can give, rounded up
@@ -51,40 +53,35 @@ FAMILIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def main() -> None:
     """Draw what has been measured."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=Path, default=robustness.PATH)
-    parser.add_argument("--searches", type=Path, default=forgers.PATH, help="rows of the forger curves")
-    parser.add_argument("--to", type=Path, default=DOCS, help="folder")
+    parser.add_argument("--rows", type=Path, default=PATH, help="results file")
+    parser.add_argument("--to", type=Path, default=FIGURES, help="folder of the figures")
     parser.add_argument("--format", default="svg", choices=("svg", "png"))
     args = parser.parse_args()
-    drawn: dict[str, Figure] = {}
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        if args.rows.exists():
-            rows = trials.read(args.rows)
-            table, changes = index(rows), in_order(rows)
-            kinds = {r["change"]: r["kind"] for r in rows}
-            drawn["edits"] = under_edits(table, [c for c in changes if kinds[c] != "attack"])
-            drawn["heat"] = heat_map(table, changes, kinds)
-            drawn["cost"] = cost_scatter(table, changes)
-            drawn["killshots"] = killshots(table)
-        if args.searches.exists() and forgers.curves(trials.read(args.searches)):
-            drawn["forgers"] = forger_curves(forgers.curves(trials.read(args.searches)))
+    rows = read_rows(args.rows)
+    found, changes = index(rows), in_order(rows, change_names())
+    kinds = {r["change"]: r["kind"] for r in rows}
+    with figure_style():
+        drawn = {
+            "edits": after_edits(found, [c for c in changes if kinds[c] != "attack"]),
+            "heat": heat_map(found, changes, kinds),
+            "cost": cost_scatter(found, changes),
+            "killshots": killshots(found),
+        }
         for name, figure in drawn.items():
-            place = args.to / f"robustness-{name}.{args.format}"
-            figure.savefig(place, metadata={"Date": None} if args.format == "svg" else None, dpi=110)
-            print(place)
+            save_figure(figure, args.to / f"robustness-{name}.{args.format}")
 
 
-# -- evidence under edits --------------------------------------------------------------------------
+# -- evidence after edits  --------------------------------------------------------------------------
 
 
-def under_edits(table: Table, changes: Sequence[str]) -> Figure:
-    """A dot for every seed: how much evidence an edit leaves at each reading."""
+def after_edits(found: Index, changes: Sequence[str]) -> Figure:
+    """Draw a dot for every seed: the evidence that an edit leaves at each level."""
     figure = Figure(figsize=(11, 0.21 * len(changes) + 1.2), layout="constrained")
     axes = figure.subplots(1, len(SETTINGS), sharey=True, sharex=True)
     for ax, setting in zip(axes, SETTINGS, strict=True):
         for access, side in zip(ACCESSES, (-0.17, 0.17), strict=True):
             spots = [
-                (b, y + side) for y, c in enumerate(changes) for b in evidence(table, setting, c, access)
+                (b, y + side) for y, c in enumerate(changes) for b in evidence(found, setting, c, access)
             ]
             ax.plot(*_apart(spots), MARK[access], color=COLOUR[access], ms=3.6, alpha=0.8, lw=0)
         ax.axvspan(-4, NEEDED, color="0.92", lw=0, zorder=0)
@@ -97,7 +94,7 @@ def under_edits(table: Table, changes: Sequence[str]) -> Figure:
 
 
 def _short(change: str) -> str:
-    """A chain by its verbs."""
+    """Shorten the name of a chain of edits to its verbs."""
     links = change.split(" > ")
     return change if len(links) == 1 else " > ".join(link.split()[0] for link in links)
 
@@ -107,7 +104,7 @@ def _apart(spots: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
 
 
 def _key(figure: Figure, words: str) -> None:
-    """The readings in their colours, above the panels."""
+    """Add a legend of the levels above the panels."""
     handles = [
         mpl.lines.Line2D([], [], color=COLOUR[a], marker=MARK[a], lw=0, label=f"read at {a}")
         for a in ACCESSES
@@ -118,10 +115,10 @@ def _key(figure: Figure, words: str) -> None:
 # -- everything at a glance ------------------------------------------------------------------------
 
 
-def heat_map(table: Table, changes: Sequence[str], kinds: dict[str, str]) -> Figure:
-    """Median evidence of every change at every reading; pale where it is not enough."""
-    columns = [(s, a) for s in SETTINGS for a in ACCESSES if evidence(table, s, RELEASED, a)]
-    bits = [[evidence(table, s, change, a) for s, a in columns] for change in changes]
+def heat_map(found: Index, changes: Sequence[str], kinds: dict[str, str]) -> Figure:
+    """Draw the median evidence of every change at every level; pale where it is below 20 bits."""
+    columns = [(s, a) for s in SETTINGS for a in ACCESSES if evidence(found, s, RELEASED, a)]
+    bits = [[evidence(found, s, change, a) for s, a in columns] for change in changes]
     grid = np.array([[median(cell) if cell else np.nan for cell in row] for row in bits])
     figure = Figure(figsize=(9, 0.2 * len(changes) + 1.6), layout="constrained")
     ax = figure.add_subplot()
@@ -142,20 +139,20 @@ def heat_map(table: Table, changes: Sequence[str], kinds: dict[str, str]) -> Fig
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
     ax.set_ylim(len(changes), 0)
-    told = "median bits over seeds; pale: fewer than 20, removed at α = 10⁻⁶; ·: cannot be made or read"
-    figure.supxlabel(told, fontsize=9)
+    legend = "median bits over seeds; pale: fewer than 20, removed at α = 10⁻⁶; ·: cannot be made or read"
+    figure.supxlabel(legend, fontsize=9)
     return figure
 
 
 # -- evidence left against accuracy left -----------------------------------------------------------
 
 
-def cost_scatter(table: Table, changes: Sequence[str]) -> Figure:
-    """What a thief pays for what he removes: a point for every change, medians over seeds."""
+def cost_scatter(found: Index, changes: Sequence[str]) -> Figure:
+    """Draw evidence against accuracy, a point for every change, medians over seeds."""
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     axes = figure.subplots(len(ACCESSES), len(SETTINGS), sharex=True, sharey=True)
     for (row, column), ax in np.ndenumerate(axes):
-        _paid(ax, table, SETTINGS[column], ACCESSES[row], changes)
+        _paid(ax, found, SETTINGS[column], ACCESSES[row], changes)
         if row == 0:
             ax.set_title(SETTINGS[column])
         if column == 0:
@@ -172,16 +169,16 @@ def cost_scatter(table: Table, changes: Sequence[str]) -> Figure:
     return figure
 
 
-def _paid(ax: Axes, table: Table, setting: str, access: str, changes: Sequence[str]) -> None:
+def _paid(ax: Axes, found: Index, setting: str, access: str, changes: Sequence[str]) -> None:
     cheap = 0
     for change in changes:
-        bits, paid = evidence(table, setting, change, access), cost(table, setting, change)
+        bits, paid = evidence(found, setting, change, access), accuracy_change(found, setting, change)
         look = next((f for f in FAMILIES.values() if change.startswith(f[2])), None)
         if look and bits and paid is not None:
             cheap += median(bits) < NEEDED and paid >= -2
             ax.plot(paid, median(bits), look[1], color=look[0], ms=5, alpha=0.8, mec="white", mew=0.4)
-    if not evidence(table, setting, RELEASED, access):
-        ax.text(0.5, 0.5, _why_not(table, setting), transform=ax.transAxes, ha="center", color="0.5")
+    if not evidence(found, setting, RELEASED, access):
+        ax.text(0.5, 0.5, _why_not(found, setting), transform=ax.transAxes, ha="center", color="0.5")
         ax.set_axis_off()
         return
     ax.set_xscale("symlog", linthresh=2)
@@ -195,12 +192,12 @@ def _paid(ax: Axes, table: Table, setting: str, access: str, changes: Sequence[s
 # -- the paper's four attacks ----------------------------------------------------------------------
 
 
-def killshots(table: Table) -> Figure:
-    """Bits read right before (grey) and after (coloured) four attacks, and what they cost the task."""
+def killshots(found: Index) -> Figure:
+    """Draw the share of matching bits before (grey) and after (coloured) four attacks."""
     figure = Figure(figsize=(11, 5), layout="constrained")
     axes = figure.subplots(len(ACCESSES), len(KILLSHOTS), sharey=True, sharex=True)
     for (row, column), ax in np.ndenumerate(axes):
-        _before_and_after(ax, table, ACCESSES[row], KILLSHOTS[column])
+        _before_and_after(ax, found, ACCESSES[row], KILLSHOTS[column])
         if row == 0:
             ax.set_title(KILLSHOTS[column])
         if column == 0:
@@ -212,63 +209,33 @@ def killshots(table: Table) -> Figure:
     return figure
 
 
-def _why_not(table: Table, setting: str) -> str:
-    return "no hidden layer" if evidence(table, setting, RELEASED, "logits") else "not measured"
+def _why_not(found: Index, setting: str) -> str:
+    return "no hidden layer" if evidence(found, setting, RELEASED, "logits") else "not measured"
 
 
 def _two_lines(setting: str) -> str:
     return setting.replace("/Graph", "/").replace("/", "\n")
 
 
-def _before_and_after(ax: Axes, table: Table, access: str, change: str) -> None:
+def _before_and_after(ax: Axes, found: Index, access: str, change: str) -> None:
     for x, setting in enumerate(SETTINGS):
         for side, name, colour in ((-0.2, RELEASED, "0.75"), (0.2, change, COLOUR[access])):
-            seen = numbers(table, setting, name, access, "wm_acc")
+            seen = numbers(found, setting, name, access, "wm_acc")
             if seen:
                 ax.bar(x + side, mean(seen), 0.38, color=colour)
                 ax.plot([x + side] * len(seen), seen, "o", color="black", ms=2, alpha=0.6)
-        before, after = (numbers(table, setting, c, access, "wm_acc") for c in (RELEASED, change))
-        paid = cost(table, setting, change)
+        before, after = (numbers(found, setting, c, access, "wm_acc") for c in (RELEASED, change))
+        paid = accuracy_change(found, setting, change)
         if after and paid is not None:
             ax.text(x, 1.06, f"{paid:+.1f}".replace("-", "−"), ha="center", fontsize=7.5)
         else:
-            why = "cannot be made" if before else _why_not(table, setting)
+            why = "cannot be made" if before else _why_not(found, setting)
             ax.text(x + 0.2 * bool(before), 0.03, why, rotation=90, ha="center", fontsize=7, color="0.4")
     ax.axhline(92 / 128, color="black", lw=0.8, ls="--")
     ax.set(xlim=(-0.6, len(SETTINGS) - 0.4), ylim=(0, 1.16))
     ax.set_yticks((0, 0.25, 0.5, 0.75, 1), ("0", "25 %", "50 %", "75 %", "100 %"))
     ax.set_xticks(range(len(SETTINGS)), map(_two_lines, SETTINGS), fontsize=8)
     ax.grid(axis="x", visible=False)
-
-
-# -- forger curves ---------------------------------------------------------------------------------
-
-
-def forger_curves(found: dict[str, list[list[dict[str, Any]]]]) -> Figure:
-    """The best score a search has reached after so many audits: bits of the graph, and keyed ones."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2, sharex=True, sharey=True)
-    looks = zip(found.items(), (look[:2] for look in FAMILIES.values()), strict=False)
-    for (name, points), (colour, marker) in looks:
-        at = [int(part[0]["queries"]) for part in points]
-        for ax, column in zip(axes, ("naive_bits", "real_bits"), strict=True):
-            bits = [sorted(float(r[column]) for r in part) for part in points]
-            ax.fill_between(at, [b[0] for b in bits], [b[-1] for b in bits], color=colour, alpha=0.12, lw=0)
-            ax.plot(at, [median(b) for b in bits], marker=marker, ms=3.5, color=colour, label=name)
-    axes[0].legend(loc="center right", frameon=False, fontsize=8)
-    for ax, title in zip(
-        axes, ("bits from the graph, as in the paper", "bits from the secret"), strict=True
-    ):
-        ax.axhline(NEEDED, color="black", lw=0.8, ls="--")
-        ax.axhline(80, color="black", lw=0.8, ls=":")
-        ax.set(xscale="log", xlabel="audits", title=title)
-    many = np.array(axes[1].get_xlim())
-    axes[1].plot(many, np.log2(many), color="0.5", lw=0.8)
-    axes[1].annotate("grey: log₂ of the audits, blind luck", (many[0] * 1.2, -2), fontsize=8, color="0.4")
-    axes[1].annotate("α = 10⁻⁶", (many[0] * 1.2, NEEDED + 1.5), fontsize=8)
-    axes[1].annotate("enough without a claim", (many[0] * 1.2, 81.5), fontsize=8)
-    axes[0].set_ylabel("best score so far, bits")
-    return figure
 
 
 if __name__ == "__main__":

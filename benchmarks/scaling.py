@@ -1,11 +1,11 @@
-"""What each part costs and how it grows, and how much faster two workers are than one.
+"""Measure what each part costs and how it grows, and how much faster two workers are than one.
 
     make bench-scaling                      # python benchmarks/scaling.py --into docs/results/scaling.md
-    python benchmarks/scaling.py workers    # only what grows with the workers anew
+    python benchmarks/scaling.py workers    # measure only what grows with the workers again
 
-Each part is measured at two sizes in one thread; what it leads to at a million graphs or a billion edges is
-reckoned from the larger. Sweeps train the same small models with one worker and with two; what workers take
-to start is measured apart. It takes five minutes and wants an idle machine.
+Each part is measured at two sizes in one thread; its cost at a million graphs or a billion edges is
+extrapolated from the larger. Sweeps train the same small models with one worker and with two; the start of
+the workers is measured separately. It takes five minutes and needs an idle machine.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import trials
+from invgnn.bench.markdown import table
+from invgnn.bench.script import benchmark_parser, publish
+from invgnn.storage.tables import read_rows
 
-PATH = trials.RESULTS / "scaling.csv"
+PATH = Path(__file__).parent / "results" / "scaling.csv"
 TRAININGS, EPOCHS = 8, 30
 ENGINES = ("processes", "Dask")
 FLAT = {"a thousand subgraphs", "a training step without"}
-"""Parts that do not depend on what grows; all others are linear, or n log n, but for these: """
+"""Parts that do not depend on the size. All others are linear, or n log n, except those in `STEEP`."""
 STEEP = {"drawing carriers", "an exact p-value of T", "λ₂ of one large graph"}
-"""whose power is measured. The others' is not: a ratio of two short times says less than the algorithm."""
+"""Parts whose exponent is measured. For the others the algorithm is known to be linear, and a ratio of two
+short times would say less."""
 BUSY = "other work"
 Parts = dict[str, Callable[[], Any]]
 
@@ -40,7 +43,8 @@ def data_set(size: int) -> Parts:
     from invgnn.graphs.disjoint_union import Graphs
     from invgnn.graphs.invariants import find_invariant
     from invgnn.training.tasks import load_task
-    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.reference import Reference
 
     graphs = load_task("PROTEINS").graphs
     items = (graphs * -(-size // len(graphs)))[:size]
@@ -66,7 +70,7 @@ def one_graph(size: int) -> Parts:
     from invgnn.graphs.disjoint_union import Graphs
     from invgnn.graphs.rewiring import sample_subgraphs
     from invgnn.secret import public_stream
-    from invgnn.watermark.carriers import SUBGRAPHS
+    from invgnn.watermark.reference import SUBGRAPHS
 
     ends = np.random.default_rng(0).integers(0, size // 10, (2, size))
     both = torch.from_numpy(np.concatenate([ends, ends[::-1]], axis=1))
@@ -88,7 +92,7 @@ def marks(m: int) -> Parts:
     from invgnn.stats.evidence import evidence_of
     from invgnn.training.batching import Collated
     from invgnn.training.tasks import load_task, new_model
-    from invgnn.watermark.carriers import Reference
+    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
 
     task, secret = load_task("PROTEINS"), Secret(public_stream("scaling", m).bytes(32))
@@ -229,7 +233,7 @@ def measure(units: list[str]) -> None:
     torch.set_num_threads(1)
     for wanted in units:
         others = set(EVERY) - {wanted}
-        kept: list[dict[str, Any]] = [r for r in trials.read(PATH) if r["unit"] in others]
+        kept: list[dict[str, Any]] = [r for r in read_rows(PATH) if r["unit"] in others]
         for part, size, seconds, held in rows(wanted):
             print(f"{part}, {size} {wanted}: {seconds:.4g} s", flush=True)
             kept.append(dict(zip(COLUMNS, (part, wanted, size, f"{seconds:.4g}", held), strict=True)))
@@ -242,47 +246,55 @@ def measure(units: list[str]) -> None:
 
 
 def summary() -> str:
-    """Speed of sweeps; then seconds and bytes of every part, and what they lead to."""
-    kept = trials.read(PATH)
+    """Return the speed of sweeps, then seconds and bytes of every part and what they extrapolate to."""
+    kept = read_rows(PATH)
     busy = {r["unit"]: float(r["seconds"]) for r in kept if r["part"] == BUSY}
-    idle = "Cores that other work kept busy when {} began: {:.1f}{}."
+    load = "Cores that other processes used when {} began: {:.1f}{}."
+    head = [
+        f"{TRAININGS} trainings on",
+        "one worker",
+        "two workers",
+        "ratio",
+        "to start one",
+        "to start two",
+    ]
+    sweeps_table = table(head, (_sweep(engine, kept) for engine in ENGINES))
+    parts = [r for r in kept if r["unit"] in UNITS and r["part"] != BUSY]
     lines = [
-        f"| {TRAININGS} trainings on | one worker | two workers | ratio | to start one | to start two |",
-        "|---|--:|--:|--:|--:|--:|",
+        _line(part, unit, *(r for r in kept if r["part"] == part))
+        for part, unit in dict.fromkeys((r["part"], r["unit"]) for r in parts)
     ]
-    for engine in ENGINES:
-        one, two, first, both = (
-            float(r["seconds"])
-            for part in (f"sweep on {engine}", f"start of {engine}")
-            for r in kept
-            if r["part"] == part
-        )
-        lines.append(
-            f"| {engine} | {one:.1f} s | {two:.1f} s | {one / two:.2f} | {first:.1f} s | {both:.1f} s |"
-        )
-    lines += ["", idle.format("that", busy.pop("workers"), ""), ""]
-    lines += [
-        "| part | measured | four times as much takes | each | which leads to |",
-        "|---|--:|--:|--:|--:|",
-    ]
-    parts = (r for r in kept if r["unit"] in UNITS and r["part"] != BUSY)
-    for part, unit in dict.fromkeys((r["part"], r["unit"]) for r in parts):
-        small, large = (r for r in kept if r["part"] == part)
-        lines.append(_line(part, unit, small, large))
-    lines += ["", idle.format("these", max(busy.values()), " at most")]
-    return "\n".join(lines)
+    head = ["part", "measured", "four times the size takes", "each", "extrapolated"]
+    return "\n\n".join(
+        [
+            sweeps_table,
+            load.format("this", busy.pop("workers"), ""),
+            table(head, lines),
+            load.format("these", max(busy.values()), " at most"),
+        ]
+    )
 
 
-def _line(part: str, unit: str, small: dict[str, str], large: dict[str, str]) -> str:
+def _sweep(engine: str, kept: list[dict[str, str]]) -> list[str]:
+    one, two, first, both = (
+        float(r["seconds"])
+        for part in (f"sweep on {engine}", f"start of {engine}")
+        for r in kept
+        if r["part"] == part
+    )
+    return [engine, f"{one:.1f} s", f"{two:.1f} s", f"{one / two:.2f}", f"{first:.1f} s", f"{both:.1f} s"]
+
+
+def _line(part: str, unit: str, small: dict[str, str], large: dict[str, str]) -> list[str]:
     size, seconds, far = int(large["size"]), float(large["seconds"]), UNITS[unit][2]
     times, held = seconds / float(small["seconds"]), int(large["bytes"] or 0)
     power = log(times) / log(size / int(small["size"])) if part in STEEP else int(part not in FLAT)
     each, there = "", f"{_time(seconds * (far / size) ** power)}"
     if power == 1:
-        each = _time(seconds / size) + (f", {_room(held / size)}" if held else "")
-        there += f", {_room(held / size * far)}" if held else ""
+        each = _time(seconds / size) + (f", {_memory(held / size)}" if held else "")
+        there += f", {_memory(held / size * far)}" if held else ""
     measured = f"{_time(seconds)} at {_count(size)} {unit}"
-    return f"| {part} | {measured} | {times:.1f} times | {each} | {there} at {_count(far)} {unit} |"
+    return [part, measured, f"{times:.1f} times", each, f"{there} at {_count(far)} {unit}"]
 
 
 def _count(number: int) -> str:
@@ -294,7 +306,7 @@ def _time(seconds: float) -> str:
     return _in(seconds, (*hours, (1, "s"), (1e-3, "ms"), (1e-6, "μs")))
 
 
-def _room(held: float) -> str:
+def _memory(held: float) -> str:
     return _in(held, ((2**40, "TB"), (2**30, "GB"), (2**20, "MB"), (2**10, "kB"), (1, "B")))
 
 
@@ -307,7 +319,7 @@ def _in(value: float, units: tuple[tuple[float, str], ...]) -> str:
 
 def main() -> None:
     """Measure, unless only the table is wanted."""
-    parser = trials.parser(__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("units", nargs="*", help=f"measure only these: {', '.join(EVERY)}")
     args = parser.parse_args()
     if unknown := set(args.units) - set(EVERY):
@@ -315,7 +327,7 @@ def main() -> None:
     if not args.summary:
         os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
         measure(args.units or EVERY)
-    trials.show(summary(), args.into)
+    publish(summary(), args.into)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,29 @@
-"""Evidence, and what it costs in accuracy, on every setting of the paper, before and after edits.
+"""Measure evidence and accuracy on every setting of the paper, before and after edits.
 
-    make strength
+    make strength        # table in docs/results/appendix/strength.md
 
 One set of defaults everywhere. Every marked model has an unmarked twin: same split and first weights.
-Five seeds go through every edit; further seeds count for accuracy and the unedited evidence. `longer` are
-unmarked models trained for as many epochs as task and mark take together; `alongside` are models that are
-taught the mark with the task where by default it comes after; `kept` are so taught too, and their carriers
-keep the features of their seed graphs instead of borrowing them.
+Five seeds go through every edit; further seeds count for accuracy and the unedited evidence.
+
+    labels      marked at `labels` alone
+    longer      unmarked, trained for as many epochs as task and mark take together
+    alongside   the mark is embedded during training where by default it comes after the task
+    kept        the same, and carriers keep the features of their seed graphs (no feature donors)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-import trials
 from scipy.stats import t as student
+
+from invgnn.bench.markdown import table
+from invgnn.bench.released import Marked, access_levels, prepare
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 
 NODE = tuple(f"{task}/{net}" for task in ("Cora", "PubMed", "Photo") for net in ("GCN", "GraphSAGE", "SGC"))
 SEEDS = dict.fromkeys(NODE, 5)
@@ -24,11 +31,11 @@ SEEDS |= {"PROTEINS/GIN": 60, "PROTEINS/GraphSAGE": 20, "NCI1/GIN": 10, "NCI1/Gr
 FIRST, EDITED = 41, 5
 EDITS = ("unedited", "prune 20%", "prune 40%", "prune 50%", "8-bit", "4-bit", "bf16")
 EDITS += ("fine-tune 20 epochs at 0.001", "fine-tune 20 epochs at 0.01")
-PATH = trials.RESULTS / "strength.csv"
+PATH = Path(__file__).parent / "results" / "strength.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Seeds in turn, so that an unfinished run is balanced; what is there to compare with last."""
+    """Yield all trials: seeds in turn, so that an unfinished run is balanced; comparisons last."""
     for seed in range(FIRST, FIRST + max(SEEDS.values())):
         for setting, count in SEEDS.items():
             if seed < FIRST + count:
@@ -43,40 +50,31 @@ def grid() -> Iterator[dict[str, Any]]:
                 yield {"setting": setting, "seed": seed, "kind": kind}
 
 
-def access_of(setting: str, kind: str) -> tuple[str, ...]:
-    """SGC has no hidden layer to read."""
-    if kind == "labels":
-        return ("labels",)
-    return ("logits",) if setting.endswith("/SGC") else ("embedding", "logits")
+def access_of(setting: str, kind: str) -> tuple[Any, ...]:
+    """Return the levels at which a model is marked and read."""
+    return ("labels",) if kind == "labels" else access_levels(setting)
 
 
-def begin(setting: str, seed: int, kind: str = "marked", owner: str = "owner") -> tuple[Any, Any, Any]:
-    """The task, an owner's mark and a model that has learnt nothing yet."""
-    from invgnn.secret import Secret, public_stream
-    from invgnn.training.tasks import load_task, new_model, parse_setting
-    from invgnn.watermark.carriers import Sampler
-    from invgnn.watermark.mark import Watermark
+def begin(setting: str, seed: int, kind: str) -> Marked:
+    """Return the task, the owner's mark and a model with fresh weights."""
     from invgnn.watermark.recipe import Recipe
+    from invgnn.watermark.sampler import Sampler
 
-    name, backbone = parse_setting(setting)
-    task, levels = load_task(name, seed), access_of(setting, kind)
-    secret = Secret(public_stream(owner, setting, seed).bytes(32))
     sampler = Sampler(donors=None) if kind == "kept" else None
     recipe = Recipe(after_task=False, weight_scale=None) if kind in ("alongside", "kept") else None
-    how: dict[str, Any] = {"access": levels, "sampler": sampler, "recipe": recipe}
-    mark = Watermark.draw(secret, task.data, classes=task.num_classes, **how)
-    return task, mark, new_model(task, backbone, seed)
+    return prepare(setting, seed, access=access_of(setting, kind), sampler=sampler, recipe=recipe)
 
 
 def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
-    """Train one model and read it, and its edited copies, with its owner's mark."""
+    """Train one model, and read it and its edited copies with the owner's mark."""
     import time
 
     from invgnn.attacks.edits import Cast, FineTune, Prune, Quantise
     from invgnn.training.batching import accuracy
     from invgnn.training.trainer import planned, train
 
-    task, mark, model = begin(setting, seed, kind)
+    begun = begin(setting, seed, kind)
+    task, mark, model = begun.task, begun.mark, begun.model
     levels = access_of(setting, kind)
     start, plain = time.perf_counter(), kind in ("unmarked", "longer")
     epochs = planned(task, mark, 100) if kind == "longer" else 100
@@ -107,15 +105,15 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
 
 
 def paired(setting: str, kind: str = "marked", twin: str = "unmarked") -> list[float]:
-    """Test accuracy, marked less unmarked, in points, for every seed that has both."""
-    rows = [r for r in trials.read(PATH) if (r["setting"], r["edit"]) == (setting, "unedited")]
+    """Return test accuracy minus that of the twin, in points, for every seed that has both."""
+    rows = [r for r in read_rows(PATH) if (r["setting"], r["edit"]) == (setting, "unedited")]
     seen = {(r["kind"], r["seed"]): 100 * float(r["test_accuracy"]) for r in rows}
     seeds = [s for k, s in seen if k == kind and (twin, s) in seen]
     return [seen[kind, s] - seen[twin, s] for s in seeds]
 
 
 def lower_limit(differences: list[float]) -> float:
-    """One-sided 95 % limit of their mean (Student)."""
+    """Return the one-sided 95 % confidence limit of the mean (Student)."""
     n = len(differences)
     if n < 2:
         return float("nan")
@@ -123,27 +121,27 @@ def lower_limit(differences: list[float]) -> float:
 
 
 def evidence(setting: str, access: str, edit: str, kind: str = "marked") -> list[float]:
-    """Evidence bits of every seed after an edit."""
+    """Return the evidence in bits of every seed after an edit."""
     wanted = (setting, kind, edit)
-    rows = [r for r in trials.read(PATH) if (r["setting"], r["kind"], r["edit"]) == wanted]
+    rows = [r for r in read_rows(PATH) if (r["setting"], r["kind"], r["edit"]) == wanted]
     return [float(r[f"{access}_bits"]) for r in rows if r[f"{access}_bits"]]
 
 
 def summary() -> str:
-    """Accuracy, evidence at each access level, and what there is to compare with."""
+    """Return accuracy, evidence at each level, and the three other kinds of marks."""
     kinds = ("marked", "labels", "alongside", "kept")
-    held = {k: {r["setting"] for r in trials.read(PATH) if r["kind"] == k} for k in kinds}
+    held = {k: {r["setting"] for r in read_rows(PATH) if r["kind"] == k} for k in kinds}
     marked, *others = ([s for s in SEEDS if s in held[k]] for k in kinds)
-    asides = [_aside(settings, kind) for kind, settings in zip(kinds[1:], others, strict=True)]
-    return "\n\n".join([_accuracy(marked), _evidence(marked), *asides])
+    compared = [
+        f"## Marks of kind `{kind}`\n\n{_compared(settings, kind)}"
+        for kind, settings in zip(kinds[1:], others, strict=True)
+    ]
+    parts = [f"## Accuracy\n\n{_accuracy(marked)}", f"## Evidence\n\n{_evidence(marked)}"]
+    return "\n\n".join([*parts, *compared])
 
 
 def _accuracy(settings: list[str]) -> str:
-    rows = trials.read(PATH)
-    lines = [
-        "| setting | seeds | unmarked | marked | difference (95 % limit) | to one trained as long |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
+    rows, lines = read_rows(PATH), []
     for setting in settings:
         differences = paired(setting)
         if not differences:
@@ -152,30 +150,30 @@ def _accuracy(settings: list[str]) -> str:
         shown = {k: {r["seed"]: r for r in whole if r["kind"] == k} for k in ("unmarked", "marked")}
         both = shown["unmarked"].keys() & shown["marked"].keys()
         shares = [f"{mean(float(part[s]['test_accuracy']) for s in both):.1%}" for part in shown.values()]
-        cells = [setting, str(len(differences)), *shares]
-        cells += [_gap(differences), _gap(paired(setting, twin="longer"))]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        gaps = [_gap(differences), _gap(paired(setting, twin="longer"))]
+        lines.append([setting, str(len(differences)), *shares, *gaps])
+    head = ["setting", "seeds", "unmarked", "marked", "difference (95 % limit)", "to one trained as long"]
+    return table(head, lines)
 
 
 def _evidence(settings: list[str]) -> str:
-    lines = [f"| setting | access | {' | '.join(map(_short, EDITS))} |", "|---|---|" + "--:|" * len(EDITS)]
-    for setting in settings:
-        for access in access_of(setting, "marked"):
-            found = [evidence(setting, access, edit) for edit in EDITS]
-            lines.append(f"| {' | '.join([setting, access, *map(_cell, found)])} |")
-    return "\n".join(lines)
+    lines = [
+        [setting, access, *(_cell(evidence(setting, access, edit)) for edit in EDITS)]
+        for setting in settings
+        for access in access_of(setting, "marked")
+    ]
+    return table(["setting", "access", *map(_short, EDITS)], lines, text=2)
 
 
-def _aside(settings: list[str], kind: str) -> str:
-    head = ["setting", f"`{kind}` at", "seeds", "difference (95 % limit)", *map(_short, EDITS)]
-    lines = [f"| {' | '.join(head)} |", "|---|---|--:|--:|" + "--:|" * len(EDITS)]
+def _compared(settings: list[str], kind: str) -> str:
+    lines = []
     for setting in settings:
+        differences = paired(setting, kind)
         for access in access_of(setting, kind):
-            found = [evidence(setting, access, edit, kind) for edit in EDITS]
-            count, gap = str(len(paired(setting, kind))), _gap(paired(setting, kind))
-            lines.append(f"| {' | '.join([setting, access, count, gap, *map(_cell, found)])} |")
-    return "\n".join(lines)
+            bits = [_cell(evidence(setting, access, edit, kind)) for edit in EDITS]
+            lines.append([setting, access, str(len(differences)), _gap(differences), *bits])
+    head = ["setting", "access", "seeds", "difference (95 % limit)", *map(_short, EDITS)]
+    return table(head, lines, text=2)
 
 
 def _cell(bits: list[float]) -> str:
@@ -188,8 +186,8 @@ def _gap(differences: list[float]) -> str:
 
 
 def _short(edit: str) -> str:
-    return edit.replace("fine-tune 20 epochs at ", "tuned ")
+    return edit.replace("fine-tune 20 epochs at ", "fine-tuned ")
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, trial, grid(), summary)
+    run_benchmark(__doc__, PATH, trial, grid(), summary)

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import owners
-import trials
-
+from invgnn.bench.markdown import table
+from invgnn.bench.owner_tables import owner_tables
+from invgnn.bench.released import access_levels
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 from invgnn.theory.imperceptibility import PAPER_CONSTANTS, beta_max
 
-PATH = trials.RESULTS / "theory.csv"
+RESULTS = Path(__file__).parent / "results"
+PATH, OWNERS = RESULTS / "theory.csv", RESULTS / "owners.csv"
 SEED = 41
 SIGMAS = (0.05, 1.0)
 
@@ -33,16 +37,12 @@ def trial(setting: str) -> list[dict[str, Any]]:
     return [{"setting": setting} | _calibration(setting) | _marked(setting)]
 
 
-def _access(setting: str) -> tuple[Any, ...]:
-    return ("logits",) if setting.endswith("/SGC") else ("embedding", "logits")
-
-
 def _calibration(setting: str) -> dict[str, Any]:
     """Theorem 1: constants, both weights, and what each embeds."""
     from invgnn.theory.calibration import calibrate
     from invgnn.theory.outcome import Plan
 
-    eps, access = PAPER_CONSTANTS[setting].eps, _access(setting)[0]
+    eps, access = PAPER_CONSTANTS[setting].eps, access_levels(setting)[0]
     found = calibrate(setting, Plan(access=access, eps=eps, grid=(0.1, 1.0, 10.0), marked=20, seed=SEED))
     useful = found.useful
     return {
@@ -77,7 +77,8 @@ def _marked(setting: str) -> dict[str, Any]:
     from invgnn.theory.uniqueness import cross_scores, p_min
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
-    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
 
@@ -93,7 +94,7 @@ def _marked(setting: str) -> dict[str, Any]:
             "sampler": Sampler(donors=None),
             "recipe": Recipe(after_task=False, weight_scale=None),
         }
-        return Watermark.draw(secret, reference, access=_access(setting), **how)
+        return Watermark.draw(secret, reference, access=access_levels(setting), **how)
 
     mark, model = draw("owner"), new_model(task, backbone, SEED)
     train(model, task, mark, seed=SEED)
@@ -169,14 +170,15 @@ def _short(value: float | None) -> float | str:
 
 
 def summary() -> str:
-    """Three tables of constants in Markdown, settings in the paper's order, and those of `owners`."""
+    """Return the tables of constants, in the paper's order, and those of the study `owners`."""
     if not PATH.exists():
         return "Not measured yet: `make theory`."
-    rows = sorted(trials.read(PATH), key=lambda row: [*PAPER_CONSTANTS].index(row["setting"]))
-    return "\n\n".join([_said(rows), _imperceptible(rows), _robust(rows), _unique(rows), owners.summary()])
+    rows = sorted(read_rows(PATH), key=lambda row: [*PAPER_CONSTANTS].index(row["setting"]))
+    parts = [_overview(rows), _imperceptible(rows), _robust(rows), _unique(rows)]
+    return "\n\n".join([*parts, owner_tables(read_rows(OWNERS))])
 
 
-def _said(rows: list[dict[str, str]]) -> str:
+def _overview(rows: list[dict[str, str]]) -> str:
     def count(name: str, value: str) -> int:
         return sum(row[name] == value for row in rows)
 
@@ -191,11 +193,6 @@ def _said(rows: list[dict[str, str]]) -> str:
     )
 
 
-def _table(head: list[str], lines: list[list[Any]]) -> str:
-    rule = "|---|" + "--:|" * (len(head) - 1)
-    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(map(str, x))} |" for x in lines)])
-
-
 def _imperceptible(rows: list[dict[str, str]]) -> str:
     head = ["setting", "μ paper", "μ fitted", "μ envelope", "L_s paper", "L_s", "β paper chose"]
     head += ["corrected bound there", "β certified here", "T at it", "β that embeds", "bits", "Theorem 1"]
@@ -206,7 +203,7 @@ def _imperceptible(rows: list[dict[str, str]]) -> str:
         line = [row["setting"], mu, row["mu_fitted"], row["mu_envelope"], steep, row["l_s"], f"{beta:.1e}"]
         line += [f"{bound:.1e}", row["beta_certified"], row["chosen_t"], row["useful_beta"] or "none"]
         lines.append([*line, row["useful_bits"] or "–", row["chosen_standing"]])
-    return _table(head, lines)
+    return table(head, (map(str, line) for line in lines))
 
 
 def _robust(rows: list[dict[str, str]]) -> str:
@@ -226,7 +223,7 @@ def _robust(rows: list[dict[str, str]]) -> str:
         pruned, tuned = (f"{row[f'{e}_certain']} / {row[f'{e}_t']}" for e in ("pruned", "tuned"))
         line = [row[name] for name in names] + [pruned, row["tuned_gamma"], tuned, row["tuned_budget"]]
         lines.append([*line, f"{row['vacuous']} of {row['budgets']}"])
-    return _table(head, lines)
+    return table(head, (map(str, line) for line in lines))
 
 
 def _unique(rows: list[dict[str, str]]) -> str:
@@ -243,8 +240,8 @@ def _unique(rows: list[dict[str, str]]) -> str:
         changes = f"{row['thief_changes']} of {row['thief_of']}"
         found = "" if row["thief_found"] == "True" else ", in vain"
         lines.append([*line, changes + found, row["thief_points"]])
-    return _table(head, lines)
+    return table(head, (map(str, line) for line in lines))
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, trial, grid(), summary)
+    run_benchmark(__doc__, PATH, trial, grid(), summary)

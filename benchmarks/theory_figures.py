@@ -1,4 +1,4 @@
-"""The figures of docs/explanation/theory.md, as SVG.
+"""Draw the figures of docs/explanation/theory.md.
 
 make theory-figures
 """
@@ -9,23 +9,21 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-DOCS = Path(__file__).parents[1] / "docs"
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "invgnn", "axes.spines.top": False, "font.size": 9}
-STYLE |= {"axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25}
+from invgnn.bench.figures import figure_style, save_figure
+
+FIGURES = Path(__file__).parents[1] / "docs" / "results" / "figures"
 
 
 def draw(name: str, paint: Callable[[Axes], None]) -> None:
-    """Write one figure, the same bytes every time."""
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+    """Draw one figure into its file."""
+    with figure_style():
         figure = Figure(figsize=(5.6, 3.2), layout="constrained")
         paint(figure.add_subplot())
-        figure.savefig(DOCS / name, metadata={"Date": None}, transparent=False)
-    print(DOCS / name)
+        save_figure(figure, FIGURES / name)
 
 
 def thresholds(ax: Axes) -> None:
@@ -64,7 +62,7 @@ def radius(ax: Axes) -> None:
     from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
     from invgnn.training.tasks import load_task, new_model
     from invgnn.training.trainer import train
-    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
 

@@ -24,7 +24,7 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.rng import seeded
 from invgnn.secret import Secret
 from invgnn.training.tasks import Task, load_task
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"

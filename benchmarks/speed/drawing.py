@@ -13,7 +13,9 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import EPSILON, lambda2
 from invgnn.secret import public_stream
 from invgnn.training.tasks import load_task
-from invgnn.watermark.carriers import Carriers, Reference, Sampler, _Drawing
+from invgnn.watermark.carriers import Carriers, _Drawing
+from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.reference import Reference
 from speed.clock import Figure, race
 from speed.protocol import Protocol, draw, networks
 

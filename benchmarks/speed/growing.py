@@ -18,7 +18,7 @@ from invgnn.graphs.disjoint_union import Graphs, key_edges, offsets_of, unkey_ed
 from invgnn.nn.backbones import GCN, GIN
 from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret, public_stream
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from speed.clock import Figure, exponent, peak_megabytes, repeated
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from invgnn.graphs.disjoint_union import Graphs
-from invgnn.watermark.carriers import Sampler
+from invgnn.watermark.sampler import Sampler
 
 
 def networks(graphs: Graphs) -> list[nx.Graph]:

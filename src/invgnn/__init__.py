@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from invgnn.training.tasks import new_model as new_model
     from invgnn.training.trainer import train as train
     from invgnn.version import __version__ as __version__
-    from invgnn.watermark.carriers import Reference as Reference
-    from invgnn.watermark.carriers import Sampler as Sampler
+    from invgnn.watermark.reference import Reference as Reference
+    from invgnn.watermark.sampler import Sampler as Sampler
     from invgnn.watermark.mark import Watermark as Watermark
     from invgnn.watermark.recipe import Recipe as Recipe
 
@@ -40,8 +40,8 @@ _HOMES = {
     "InvgnnError": "errors",
     "Reading": "readout.reading",
     "Recipe": "watermark.recipe",
-    "Reference": "watermark.carriers",
-    "Sampler": "watermark.carriers",
+    "Reference": "watermark.reference",
+    "Sampler": "watermark.sampler",
     "Secret": "secret",
     "Task": "training.tasks",
     "Verdict": "audit.verdict",

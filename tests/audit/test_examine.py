@@ -233,7 +233,7 @@ def test_the_score_channel_is_read_through_reordered_columns(motifs):
 
 def _selected(suspect, channel, columns):
     from invgnn.readout.alignment import select
-    from invgnn.watermark.score_channel import log_probabilities_of
+    from invgnn.watermark.baseline import log_probabilities_of
 
     return select(torch.from_numpy(log_probabilities_of(suspect, channel.inputs)), columns).numpy()
 

@@ -197,7 +197,7 @@ def test_adjacent_by_search_and_by_matrix(graphs, room):
         expected += [graph.has_edge(a, b) and a != b for a in nodes for b in nodes]
     u, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("invgnn.graphs.adjacency.ROOM", room)
+        patch.setattr("invgnn.graphs.adjacency.MAX_CELLS_PER_EDGE", room)
         assert adjacent(g, u, v).tolist() == expected
 
 

@@ -64,7 +64,7 @@ def _reference_rewire(graphs, swaps, draws, tries):
 def test_rewiring_is_one_attempt_after_the_other(graphs, swaps, tries, seed, room):
     stream, replay = Lcg(seed), Lcg(seed)
     with pytest.MonkeyPatch.context() as patch:  # edges are searched for, or looked up in matrices
-        patch.setattr("invgnn.graphs.adjacency.ROOM", room)
+        patch.setattr("invgnn.graphs.adjacency.MAX_CELLS_PER_EDGE", room)
         out, done = rewire(union(graphs), swaps, stream, tries)
     edges, expected = _reference_rewire(graphs, swaps, replay, tries)
     assert done.tolist() == expected

@@ -376,7 +376,7 @@ def test_the_features_are_those_of_the_page(motifs, web, level):
 
 def test_normal_numbers_are_normal_to_the_last_digits():
     from invgnn.secret import public_stream
-    from invgnn.watermark.score_channel import gaussians
+    from invgnn.watermark.gaussians import gaussians
 
     ours = Stream(b"", "numbers", 1).normal(300)
     np.testing.assert_allclose(gaussians(public_stream("numbers", 1), 300), ours, rtol=1e-12, atol=1e-12)

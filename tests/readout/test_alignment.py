@@ -20,7 +20,7 @@ from invgnn.stats import laws
 from invgnn.stats.evidence import evidence_of
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 
 

@@ -20,7 +20,9 @@ from invgnn.readout.reading import Reading, answer, label_answer
 from invgnn.secret import Secret
 from invgnn.storage import container
 from invgnn.training.tasks import new_model
-from invgnn.watermark.carriers import Carriers, Reference, Sampler
+from invgnn.watermark.carriers import Carriers
+from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.reference import Reference
 
 LABELS = Reading("labels", classes=3)
 

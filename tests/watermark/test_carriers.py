@@ -19,7 +19,9 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.wl_hash import label_nodes, wl_hash
 from invgnn.secret import Secret, Stream
 from invgnn.stats.ks_test import ks_numerator, similar
-from invgnn.watermark.carriers import _ADVICE, Carriers, Reference, Sampler, labels_of_nodes
+from invgnn.watermark.carriers import _ADVICE, Carriers
+from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.reference import Reference, labels_of_nodes
 from invgnn.watermark.mark import Watermark
 
 SECRET = Secret(bytes(range(32)))

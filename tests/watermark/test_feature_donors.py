@@ -16,7 +16,9 @@ from _helpers.drawn import union
 from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.secret import Secret, Stream
-from invgnn.watermark.carriers import Carriers, Reference, Sampler
+from invgnn.watermark.carriers import Carriers
+from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.feature_donors import MOST_NODES, FeatureDonors
 
 

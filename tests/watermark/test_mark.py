@@ -15,7 +15,7 @@ from torch import nn
 from torch_geometric.nn import BatchNorm, GCNConv, global_mean_pool
 from torch_geometric.utils import scatter
 
-import invgnn.watermark
+import invgnn.watermark.derived
 from invgnn.audit.verify import verify
 from invgnn.errors import FileError, ParameterError, PassphraseError, SuspectError
 from invgnn.graphs.disjoint_union import Graphs
@@ -560,10 +560,10 @@ def test_ordinary_inputs_are_at_least_one_and_no_more_than_declared(draw):
 def test_a_mark_has_no_more_nodes_than_can_be_asked_about(draw, monkeypatch):
     mark = draw()
     most = max(mark.carriers.num_nodes, mark.ordinary.num_nodes)
-    assert invgnn.watermark.mark.MOST_NODES == 2_000_000
-    monkeypatch.setattr("invgnn.watermark.mark.MOST_NODES", most)
+    assert invgnn.watermark.derived.MOST_NODES == 2_000_000
+    monkeypatch.setattr("invgnn.watermark.derived.MOST_NODES", most)
     replace(mark)
-    monkeypatch.setattr("invgnn.watermark.mark.MOST_NODES", most - 1)
+    monkeypatch.setattr("invgnn.watermark.derived.MOST_NODES", most - 1)
     with pytest.raises(ParameterError, match="nodes"):
         replace(mark)
 

@@ -20,7 +20,8 @@ from invgnn.errors import DataError, ParameterError
 from invgnn.secret import public_stream
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.public_features import Features, _weights
-from invgnn.watermark.score_channel import ScoreChannel, beyond, follow, standing
+from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.score_shift import beyond, follow, standing
 
 SINGLE = np.float32
 UNITS = 128

@@ -30,17 +30,10 @@ from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.public_features import Features
 from invgnn.watermark.recipe import Recipe
-from invgnn.watermark.score_channel import (
-    ERROR,
-    Baseline,
-    ScoreChannel,
-    ScoreShift,
-    _slack,
-    beyond,
-    gaussians,
-    log_probabilities_of,
-    standing,
-)
+from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.gaussians import ERROR, _slack, gaussians
+from invgnn.watermark.score_shift import ScoreShift, beyond, standing
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 SECRET = Secret(b"s" * 32)
 EPOCHS = 80
@@ -533,7 +526,7 @@ def test_memories_are_finite_and_name_their_inputs():
         with pytest.raises(ParameterError, match="NaN or infinite"):
             Baseline(np.array([[0.0, value]]), "0" * 64)
     for inputs in ("0" * 63, "0" * 65, "g" * 64, None, b"0" * 64):
-        with pytest.raises(ParameterError, match="not a SHA-256 digest"):
+        with pytest.raises(ParameterError, match="not SHA-256 in hex"):
             Baseline(np.zeros((1, 2)), inputs)
 
 
@@ -561,5 +554,5 @@ def test_a_direction_that_says_next_to_nothing_is_no_evidence(channel):
 def test_rows_for_other_inputs_are_refused(channel):
     with pytest.raises(SuspectError, match="159 rows of scores for 160 inputs"):
         channel.followed(channel.before[:-1])
-    with pytest.raises(DataError, match="160 inputs, but 159 are known"):
+    with pytest.raises(DataError, match="160 inputs, but 159 have baseline scores"):
         replace(channel, before=channel.before[:-1]).followed(channel.before)

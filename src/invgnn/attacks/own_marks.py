@@ -10,7 +10,7 @@ from invgnn.readout.reading import Access
 from invgnn.secret import Secret, public_stream
 from invgnn.training.batching import some_inputs
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 

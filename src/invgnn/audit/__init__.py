@@ -1,1 +1,1 @@
-"""Verify a suspect and report the verdict."""
+"""Examine a suspect with a mark, decide what its answers prove, and report the verdict."""

@@ -1,4 +1,4 @@
-"""examine(mark, suspect): every declared reading of a suspect, and the evidence in all of them together."""
+"""Read a suspect at every declared access level, and combine the evidence of all of them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from invgnn.readout.replies import Replies
 from invgnn.stats import laws
 from invgnn.stats.evidence import Evidence
 from invgnn.watermark.mark import Watermark
-from invgnn.watermark.score_channel import ScoreChannel, ScoreShift, log_probabilities_of
+from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.score_shift import ScoreShift
+from invgnn.watermark.baseline import log_probabilities_of
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """What one access level shows, under one way to read the columns.
+    """The result at one access level, for one assignment of columns to classes.
 
     Attributes:
         access: The access level.
-        answers: The suspect's answers; None where it cannot be read there.
-        evidence: The evidence in them, as if nothing else had been read; None likewise.
-        note: Why it cannot be read.
+        answers: The suspect's answers. None if it cannot be read at this level.
+        evidence: The evidence in the answers, as if nothing else had been read. None if there are none.
+        note: Why the suspect cannot be read at this level.
     """
 
     access: Access
@@ -41,17 +43,23 @@ class Level:
 
     @property
     def constant(self) -> bool:
-        """Whether the suspect answers the same on every carrier."""
+        """Whether the answer is the same on every carrier, or there is none."""
         return self.answers is None or bool(np.ptp(self.answers.carriers) == 0)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """How many questions a suspect refused, answered with no numbers, or all with the same ones.
+    """How many inputs a suspect refused, answered without numbers, or answered all alike.
 
-    Guarantee: given how many questions are refused in all, and if being a carrier has no influence on
-    being refused, Pr[p <= u] <= u: Fisher's exact test, one-sided. It shows that carriers are treated
+    Guarantee: given the total number of refused inputs, and if being a carrier has no influence on being
+    refused, Pr[p <= u] <= u: Fisher's exact test, one-sided. It shows that carriers are treated
     differently, not whose model this is.
+
+    Attributes:
+        carriers: Number of refused carriers.
+        ordinary: Number of refused ordinary inputs.
+        asked_carriers: Number of carriers that the suspect was queried with.
+        asked_ordinary: Number of ordinary inputs that it was queried with.
     """
 
     carriers: int
@@ -61,7 +69,7 @@ class Refusal:
 
     @property
     def log_p(self) -> float:
-        """Logarithm of the chance that so many of the refused questions are carriers."""
+        """Natural log of the probability that so many of the refused inputs are carriers."""
         total, refused = self.asked_carriers + self.asked_ordinary, self.carriers + self.ordinary
         if not refused:
             return 0.0
@@ -71,18 +79,18 @@ class Refusal:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What a suspect's replies show of a mark.
+    """The evidence for a mark in a suspect's replies.
 
     Attributes:
-        levels: Every declared level, under the way to read columns that shows most.
+        levels: The result at each level, for the assignment of columns with the most evidence.
         best: The level with the most evidence.
-        score_shift: What the score channel shows, if the mark has one.
-        columns: Which column was read as which class.
-        aligned: Whether that is another order than the one in which the columns come.
-        tests: How many tests were made: declared levels times ways to read the columns.
-        log_p: Natural log of the p-value of everything together, all these tests paid for.
-        refusal: How many questions were refused.
-        queries: How many inputs the suspect was asked about.
+        score_shift: The result of the score channel, if the mark has one.
+        columns: For each class the column that was read.
+        aligned: Whether the columns were read in another order than they come in.
+        tests: Number of tests: declared levels times ways to read the columns.
+        log_p: Natural log of the p-value of all results together, corrected for these tests.
+        refusal: The number of refused inputs.
+        queries: Number of inputs that the suspect was queried with.
     """
 
     levels: tuple[Level, ...]
@@ -97,12 +105,12 @@ class Finding:
 
     @property
     def constant(self) -> bool:
-        """Whether no level shows anything but one answer for all carriers."""
+        """Whether the answer is the same on every carrier, at every level."""
         return all(level.constant for level in self.levels)
 
     @property
     def evidence(self) -> Evidence:
-        """The counts of the best level."""
+        """The evidence of the best level; a `SuspectError` is raised if no level could be read."""
         if self.best.evidence is None:
             raise SuspectError("no level could be read", self.best.note)
         return self.best.evidence
@@ -116,24 +124,27 @@ def examine(
     channel: ScoreChannel | None = None,
     forward: Forward | None = None,
 ) -> Finding:
-    """Read a suspect at every level that was declared and that it can answer, in one pass.
+    """Read a suspect at every declared level that it supports, in one pass.
 
-    The number of tests is the number of declared levels, whether or not the suspect can answer them all or
-    only one of them is asked for, times the ways to read its columns. So the same scores cost the same,
-    however the suspect is passed.
+    The number of tests is the number of declared levels times the number of ways to read the columns. All
+    declared levels count, also if the suspect does not support some of them or only one is requested. The
+    same scores therefore give the same evidence, however the suspect is passed.
+
+    Guarantee: for a suspect independent of the secret Pr[log_p <= log u] <= u for every u. The columns, the
+    number of tests and the levels depend on the suspect's replies and on labels that the key is bound to.
 
     Args:
         mark: The mark.
         suspect: A module, or a function from a PyG batch to scores.
-        access: One declared level to read alone; it is paid for like all.
+        access: A declared level, to read only that one. The number of tests stays the same.
         channel: The mark's score channel, if it has one.
-        forward: How to call an unusual model.
+        forward: How to call a model with an unusual signature.
+
+    Returns:
+        The finding.
 
     Raises:
         SuspectError: If no level can be read.
-
-    Guarantee: for a suspect independent of the secret Pr[log_p <= log u] <= u for every u. The columns, the
-    number of tests and the levels depend on the suspect's replies and on labels that the key is bound to.
     """
     readings = mark.readings if access is None else [mark.reading(access)]
     replies = mark.ask(suspect, readings, forward)
@@ -145,9 +156,9 @@ def examine(
         for columns in replies.alignments
     ]
     tests = len(mark.readings) * len(ways)
-    found = [(_together(levels, lean, len(mark.readings)), levels, lean) for levels, lean in ways]
+    found = [(_together(levels, shift, len(mark.readings)), levels, shift) for levels, shift in ways]
     best = min(range(len(found)), key=lambda i: found[i][0])
-    log_p, levels, lean = found[best]
+    log_p, levels, shift = found[best]
     readable = [level for level in levels if level.evidence is not None]
     if not readable and len(levels) == 1 and levels[0].access in replies.failures:
         raise replies.failures[levels[0].access]
@@ -160,13 +171,13 @@ def examine(
     return Finding(
         levels=levels,
         best=min(readable, key=lambda level: level.evidence.log_p if level.evidence else 0.0),
-        score_shift=lean,
+        score_shift=shift,
         columns=replies.alignments[best],
         aligned=best > 0,
         tests=tests,
         log_p=laws.log_p_times(log_p, len(ways)),
         refusal=_refusal(readable, mark),
-        queries=mark.m + len(mark.ordinary) + (0 if lean is None else lean.inputs),
+        queries=mark.m + len(mark.ordinary) + (0 if shift is None else shift.inputs),
     )
 
 
@@ -178,12 +189,13 @@ def _read(
     channel: ScoreChannel | None,
     scores: Any,
 ) -> tuple[tuple[Level, ...], ScoreShift | None]:
-    """All levels and the score channel, given which column is which class."""
+    """Read all levels and the score channel, for one assignment of columns to classes."""
     levels = tuple(_level(mark, replies, access, columns) for access in accesses)
-    return levels, None if channel is None else _lean(mark, channel, scores, columns)
+    return levels, None if channel is None else _shift(mark, channel, scores, columns)
 
 
 def _level(mark: Watermark, replies: Replies, access: Access, columns: Columns) -> Level:
+    """Read one level, or note why it cannot be read."""
     try:
         answers = mark.answers(replies, mark.reading(access), columns)
     except SuspectError as error:
@@ -191,22 +203,23 @@ def _level(mark: Watermark, replies: Replies, access: Access, columns: Columns) 
     return Level(access, answers, mark.evidence(answers))
 
 
-def _lean(mark: Watermark, channel: ScoreChannel, scores: Any, columns: Columns) -> ScoreShift:
+def _shift(mark: Watermark, channel: ScoreChannel, scores: Any, columns: Columns) -> ScoreShift:
+    """Measure the score shift, with the columns assigned to classes where the suspect has them all."""
     width = scores.shape[1]
     fits = mark.classes is not None and max(columns) < width
     rows = select(torch.from_numpy(scores), columns).numpy() if fits else scores
     return channel.measure(rows)
 
 
-def _together(levels: Sequence[Level], lean: ScoreShift | None, declared: int) -> float:
-    """Log p of the best level, the declared ones paid for, and the score channel."""
+def _together(levels: Sequence[Level], shift: ScoreShift | None, declared: int) -> float:
+    """Return log p of the best level, corrected for the declared ones, together with the score channel."""
     found = min((level.evidence.log_p for level in levels if level.evidence is not None), default=0.0)
     carriers = laws.log_p_times(found, declared)
-    return carriers if lean is None else laws.log_p_channels([carriers, lean.log_p])
+    return carriers if shift is None else laws.log_p_channels([carriers, shift.log_p])
 
 
 def _refusal(levels: Sequence[Level], mark: Watermark) -> Refusal:
-    """What was refused at the first level that reads scores, or at the first of all."""
+    """Count refusals at the first level that reads scores, or at the first level if none does."""
     answers = [level.answers for level in levels if level.answers is not None]
     one = next((one for one in answers if not one.reading.hidden), answers[0])  # one level, so one test
     return Refusal(
@@ -217,9 +230,20 @@ def _refusal(levels: Sequence[Level], mark: Watermark) -> Refusal:
     )
 
 
-def with_channel(evidence: Evidence, lean: ScoreShift | None) -> Evidence:
-    """Return the evidence of carriers and score channel: two streams of one secret, so independent."""
-    if lean is None:
+def with_channel(evidence: Evidence, shift: ScoreShift | None) -> Evidence:
+    """Return the evidence of carriers and score channel together.
+
+    The two are derived from independent streams of the secret, so their p-values may be multiplied
+    (Fisher's method).
+
+    Args:
+        evidence: The evidence of the carriers.
+        shift: The result of the score channel, if there is one.
+
+    Returns:
+        The evidence, unchanged if there is no score channel.
+    """
+    if shift is None:
         return evidence
-    both = laws.log_p_channels([evidence.log_p, lean.log_p])
-    return replace(evidence, log_p=both, statistic=f"{evidence.statistic} and lean")
+    both = laws.log_p_channels([evidence.log_p, shift.log_p])
+    return replace(evidence, log_p=both, statistic=f"{evidence.statistic} and score shift")

@@ -1,7 +1,7 @@
-"""What stands between an auditor and a suspect's weights: tensors, classes, hooks and functions.
+"""List what stands between an auditor and a suspect's weights: tensors, classes, hooks and functions.
 
-A verdict on weights is worth nothing if somebody's code answers in their place. So everything that a
-forward pass can read or run is listed, with its origin, and is part of the suspect's digest.
+A verdict on weights is worthless if other code answers in their place. Everything that a forward pass can
+read or run is therefore listed with its origin, and is part of the suspect's digest.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from invgnn.nn.forward import unwrap
 from invgnn.storage import encoding
 
 Origin = Literal["library", "auditor", "claimant"]
-"""Who wrote a piece of code: a known library, whoever verifies, or whoever claims the model."""
+"""Who wrote a piece of code: a known library, the party that verifies, or the party that claims the model."""
 
 LIBRARIES = ("torch", "torch_geometric", "invgnn.nn.backbones", "invgnn.nn.perception")
-"""Packages and modules whose installed code counts as the library's: of ours, what models are made of."""
+"""Packages and modules whose installed code counts as library code; of invgnn, only what models consist of."""
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -54,11 +54,11 @@ _HOOKS = (
     "_load_state_dict_post_hooks",
 )
 _CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x", "_cached_h")
-"""What PyG's convolutions keep of the last graph; they are emptied before every question."""
+"""Attributes in which PyG's convolutions cache the last graph; they are cleared before every query."""
 _METHODS = ("forward", "__call__", "message", "message_and_aggregate", "aggregate", "update")
 _SCALARS = (bool, int, float, str, bytes, type(None))
 _GENERATED = {"propagate", "collect", "edge_updater", "edge_collect"}
-"""Methods that PyG writes anew for every class, into files of their own."""
+"""Methods that PyG generates for every class, in separate files."""
 _DEEPEST = 8
 
 
@@ -70,7 +70,7 @@ class Code:
         what: `class`, `hook`, `override` (a method replaced on the object) or `function`.
         name: Its qualified name, and for a hook the module it is attached to.
         origin: Who wrote it.
-        source: SHA-256 of the file that defines it, or None where there is no file to read.
+        source: SHA-256 of the file that defines it. None if there is no such file.
     """
 
     what: str
@@ -79,6 +79,7 @@ class Code:
     source: str | None
 
     def __str__(self) -> str:
+        """Return the kind, the name, the origin and the start of the source digest."""
         digest = "no source file" if self.source is None else f"source {self.source[:12]}"
         return f"{self.what} {self.name} ({self.origin}, {digest})"
 
@@ -88,11 +89,11 @@ class Provenance:
     """Everything between an auditor and a suspect's weights.
 
     Attributes:
-        tensors: Digest of every tensor that the modules hold, whether saved with the weights or not.
-        settings: Digest of plain values that they hold: numbers, texts and the like.
-        code: What runs, each once, foreign code first.
-        unsaved: Names of tensors that a weights file does not hold: non-persistent buffers and attributes.
-        unknown: Objects whose content could not be covered.
+        tensors: Digest of every tensor in the modules, whether saved with the weights or not.
+        settings: Digest of their plain values, such as numbers and strings.
+        code: The code that runs, each piece once, foreign code first.
+        unsaved: Names of tensors that a weights file does not contain: non-persistent buffers and attributes.
+        unknown: Objects whose content no digest covers.
     """
 
     tensors: str
@@ -103,12 +104,12 @@ class Provenance:
 
     @property
     def foreign(self) -> tuple[Code, ...]:
-        """Code of no known library."""
+        """Code that no known library defines."""
         return tuple(one for one in self.code if one.origin != "library")
 
     @property
     def digest(self) -> str:
-        """Digest of tensors and settings, of classes by name, and of foreign code by name and source."""
+        """Digest of tensors, settings, the names of all code, and the source of foreign code."""
         parts = [[one.what, one.name, None if one.origin == "library" else one.source] for one in self.code]
         return encoding.digest(
             "invgnn/suspect/2",
@@ -116,7 +117,12 @@ class Provenance:
         )
 
     def record(self) -> dict[str, Any]:
-        """Return plain values for a verdict: foreign code in full, library code by package."""
+        """Return plain values for a verdict.
+
+        Returns:
+            A dictionary with the packages of library code, and foreign code, unsaved tensors and objects
+            without a digest in full.
+        """
         packages = sorted({one.name.partition(".")[0] for one in self.code if one.origin == "library"})
         return {
             "libraries": packages,
@@ -131,11 +137,11 @@ def trace(model: nn.Module, author: Origin = "auditor") -> Provenance:
 
     Args:
         model: The suspect.
-        author: Who wrote what no known library did.
+        author: Who wrote the code that no known library defines.
 
     Returns:
-        The tensors' digest and the code. What foreign code reads from globals or imports is not followed;
-        its own file is hashed.
+        Digests of tensors and settings, and the code. Foreign code is identified by the hash of its file;
+        globals and imports that it uses are not followed.
     """
     found = _Walk(unwrap(model), author)
     order = sorted(set(found.code), key=lambda one: (one.origin == "library", one.what, one.name))
@@ -149,37 +155,55 @@ def trace(model: nn.Module, author: Origin = "auditor") -> Provenance:
 
 
 def trace_function(function: Callable[..., Any], author: Origin = "auditor") -> Code:
-    """Describe a function that stands between an auditor and a suspect."""
+    """Describe a function that stands between an auditor and a suspect.
+
+    Args:
+        function: The function.
+        author: Who wrote it.
+
+    Returns:
+        Its name, author and source digest.
+    """
     return Code("function", _name(function), author, source_digest(function))
 
 
 def digest_model(model: nn.Module) -> str:
-    """Return the digest of a model: every tensor that a forward pass can read, and the code it runs."""
+    """Return the digest of a model: of every tensor that a forward pass can read, and of the code it runs.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The digest, in hexadecimal.
+    """
     return trace(model).digest
 
 
 def require_plain(architecture: nn.Module) -> None:
-    """Refuse an architecture that brings more than weights will replace.
+    """Refuse an architecture with parts that a weights file does not replace.
 
-    Weights from a file go into it. What the file does not hold would answer in the name of the weights:
-    hooks of foreign code, methods replaced on the object, tensors that are not saved.
+    Weights from a file are loaded into the architecture. Foreign hooks, methods replaced on the object and
+    unsaved tensors would remain, and could answer in place of the weights.
+
+    Args:
+        architecture: The model that weights will be loaded into.
 
     Raises:
-        SuspectError: If there is any of that.
+        SuspectError: If the architecture has such parts.
     """
     found = trace(architecture)
     active = [str(one) for one in found.foreign if one.what in {"hook", "override", "function"}]
     if active or found.unsaved:
         raise SuspectError(
-            "the architecture brings what no weights file replaces: "
+            "the architecture contains what no weights file replaces: "
             + "; ".join([*active, *found.unsaved]),
-            "build it fresh, without hooks, replaced methods, non-persistent buffers or tensor attributes, "
-            "or pass the finished model itself: then the verdict lists them",
+            "build it without hooks, replaced methods, non-persistent buffers and tensor attributes, or pass "
+            "the complete model instead: the verdict then lists them",
         )
 
 
 class _Walk:
-    """One walk over all modules of a model, and over whatever they hold."""
+    """Walk over all modules of a model and over everything that they refer to."""
 
     def __init__(self, model: nn.Module, author: Origin) -> None:
         self.author = author
@@ -194,6 +218,7 @@ class _Walk:
             self._add("hook", hook, "every module: ")
 
     def _enter(self, model: nn.Module, at: str) -> None:
+        """Visit a module and all modules below it."""
         todo = [(at, model)]
         while todo:
             name, part = todo.pop()
@@ -206,6 +231,7 @@ class _Walk:
                 todo += [(_join(name, key), child) for key, child in children if child is not None]
 
     def _module(self, name: str, part: nn.Module) -> None:
+        """Record the class, hooks, tensors and attributes of one module."""
         if isinstance(part, torch.jit.ScriptModule):  # whatever was compiled, behind a class of torch's
             self.code.append(Code("class", f"scripted {part.original_name}", self.author, None))
             for key, tensor in (*part.named_parameters(name, False), *part.named_buffers(name, False)):
@@ -236,6 +262,7 @@ class _Walk:
             self._value(_join(name, key), value, part, 0)
 
     def _class(self, kind: type) -> None:
+        """Record a class, and the replaced methods of a library class."""
         self._add("class", kind)
         if not _is_library(kind):
             return
@@ -246,7 +273,7 @@ class _Walk:
                     self._add("override", function)  # a library's class whose method was replaced
 
     def _value(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
-        """What a module holds beside parameters, buffers and modules, and what that holds."""
+        """Record an attribute other than a parameter, buffer or submodule, and what it refers to."""
         if isinstance(value, Tensor):
             if not any(value is known for known in (*part._parameters.values(), *part._buffers.values())):
                 self._tensor(name, value)
@@ -270,11 +297,11 @@ class _Walk:
 
     @cached_property
     def _keep(self) -> list[Any]:
-        """Objects that were looked at, so that no other object gets their id meanwhile."""
+        """Objects that were visited, kept alive so that no other object gets their id."""
         return []
 
     def _object(self, name: str, value: Any, part: nn.Module, depth: int) -> None:
-        """A container, a callable or any other object."""
+        """Record a container, a callable or any other object."""
         if isinstance(value, functools.partial):
             self._foreign("function", value.func, f"partial of {name}: ")
             held: Any = {"args": value.args, "keywords": value.keywords}
@@ -299,22 +326,25 @@ class _Walk:
             self._value(f"{name}[{key}]", inner, part, depth)
 
     def _tensor(self, name: str, value: Tensor) -> None:
+        """Record a tensor, and its class if that is not one of torch's."""
         if type(value) not in _TENSORS:
-            self._add("class", type(value), f"{name}: ")  # a tensor that brings code of its own
+            self._add("class", type(value), f"{name}: ")  # a tensor with code of its own
         self.tensors[name] = _bits(value)
 
     def _foreign(self, what: str, thing: Any, where: str) -> None:
+        """Record foreign code, and what it refers to."""
         self.code.append(Code(what, where + _name(thing), self.author, source_digest(thing)))
         self._inside(where + _name(thing), thing)
 
     def _add(self, what: str, thing: Any, where: str = "") -> None:
+        """Record code, as library or as foreign code."""
         if _is_library(thing):
             self.code.append(Code(what, where + _name(thing), "library", None))
         else:
             self._foreign(what, thing, where)
 
     def _inside(self, name: str, thing: Any) -> None:
-        """What foreign code carries along: closures and defaults of functions, attributes of classes."""
+        """Record what foreign code refers to: closures and defaults of functions, attributes of classes."""
         thing = getattr(thing, "__func__", thing)
         if id(thing) in self._seen:
             return
@@ -332,9 +362,10 @@ class _Walk:
 
 
 def _torch_made(part: nn.Module) -> type | None:
-    """The class that torch derived a parametrised module's own class from; None for any other module.
+    """Return the class that torch derived a parametrised module's class from; None for other modules.
 
-    `torch.nn.utils.parametrize` gives each such module a class with a property per tensor and nothing else.
+    `torch.nn.utils.parametrize` gives each such module a class with one property per tensor and nothing
+    else.
     """
     kind, held = type(part), part._modules.get("parametrizations")
     if (
@@ -353,13 +384,14 @@ _NOTHING = nn.Module()
 _MAPS = (dict, OrderedDict, defaultdict)
 _TABLES = (*_MAPS, set)
 EMPTY = CellType()
-"""A cell that holds nothing yet."""
+"""An empty closure cell."""
 _TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
 _PLAIN = frozenset(vars(nn.Module())) | {"_modules"}
 _INERT = (weakref.ReferenceType, torch.dtype, torch.device, torch.Size, slice, range, complex)
 
 
 def _global_hooks() -> Iterator[Any]:
+    """Yield the hooks that torch runs for every module."""
     from torch.nn.modules import module
 
     for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
@@ -367,11 +399,12 @@ def _global_hooks() -> Iterator[Any]:
 
 
 def _join(name: str, key: str) -> str:
+    """Return the dotted name of an attribute."""
     return f"{name}.{key}" if name else key
 
 
 def _bits(value: Tensor) -> dict[str, Any]:
-    """A tensor as plain values: its type by name, its shape and its bytes."""
+    """Return a tensor as plain values: the name of its type, its shape and its bytes."""
     if nn.parameter.is_lazy(value) or value.is_meta:
         return {"dtype": str(value.dtype), "shape": None, "bytes": b""}
     if value.layout != torch.strided:
@@ -382,18 +415,19 @@ def _bits(value: Tensor) -> dict[str, Any]:
 
 
 def _name(thing: Any) -> str:
+    """Return the qualified name of a class or function, or of an object's class."""
     named = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{getattr(named, '__module__', None) or 'unknown'}.{named.__qualname__}"
 
 
 def _code_of(thing: Any) -> Any:
-    """The class or function that defines what a thing does."""
+    """Return the class or function that defines what an object does."""
     thing = thing.__func__ if type(thing) is MethodType else thing
     return thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing)
 
 
 def _is_library(thing: Any) -> bool:
-    """Whether a class or function is what an installed library defines under its name."""
+    """Return whether a class or function is the one that an installed library defines under its name."""
     code = _code_of(thing)
     module = getattr(code, "__module__", None) or ""
     if module == "builtins":
@@ -402,7 +436,7 @@ def _is_library(thing: Any) -> bool:
         return False
     if inspect.isfunction(code):
         return _in_library(code.__code__.co_filename)
-    found: Any = sys.modules.get(module)  # a class, or written in C: what the library has under that name
+    found: Any = sys.modules.get(module)  # a class, or written in C: compare with what the library defines
     for part in getattr(code, "__qualname__", "").split("."):
         found = getattr(found, part, None)
     return found is code
@@ -410,20 +444,21 @@ def _is_library(thing: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _in_library(name: str) -> bool:
-    """Whether a file that code was compiled from is one of a library's."""
+    """Return whether code was compiled from a file of a library."""
     path = Path(name)
     return path.is_file() and any(path.resolve().is_relative_to(home) for home in _homes())
 
 
 @lru_cache(maxsize=1)
 def _homes() -> tuple[Path, ...]:
-    """Where the libraries are: folders of packages, files of single modules."""
+    """Return where the libraries are: folders of packages, files of single modules."""
     found = [getattr(sys.modules.get(name), "__file__", None) for name in LIBRARIES]
     paths = [Path(file).resolve() for file in found if file]
     return tuple(path.parent if path.name == "__init__.py" else path for path in paths)
 
 
 def _file_of(code: Any) -> Path | None:
+    """Return the file that defines a class or function, if there is one."""
     try:
         file = inspect.getsourcefile(code)
     except TypeError:
@@ -433,6 +468,13 @@ def _file_of(code: Any) -> Path | None:
 
 
 def source_digest(thing: Any) -> str | None:
-    """Return the SHA-256 of the file that defines a class or function; None if there is no such file."""
+    """Return the SHA-256 of the file that defines a class or function.
+
+    Args:
+        thing: A class, a function, or an object, which stands for its class.
+
+    Returns:
+        The digest in hexadecimal, or None if there is no such file.
+    """
     file = _file_of(_code_of(thing))
     return None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""verify(suspect, mark) → Verdict: what the answers prove, and under which condition."""
+"""The verdict on a suspect: what its answers prove, and under which condition."""
 
 from __future__ import annotations
 
@@ -9,22 +9,28 @@ from typing import Any, Literal
 from invgnn.version import __version__
 
 Status = Literal["owned", "not shown", "inconclusive"]
+"""The three possible decisions about a suspect."""
 
 CONDITION = (
-    "The secret was fixed before the suspect existed and the reading was declared beforehand; "
-    "then the key is a uniformly random balanced vector given the suspect's answers, whatever "
-    "the model, the carriers or their dependence."
+    "The secret was fixed before the suspect model existed, and the reading was declared before the suspect "
+    "was examined. Then, if the suspect is unrelated to the secret, every key with equally many zeros and "
+    "ones is equally likely given its answers, whatever the model, the carriers and their dependence."
 )
+"""The condition of a verdict on carriers alone."""
 BOTH_CONDITION = (
-    "The secret, the remembered scores and the data were fixed before the suspect existed and the reading "
-    "was declared beforehand; then the key is a uniformly random balanced vector and the direction a "
-    "uniformly random one, given all that the suspect says, whatever the model and the inputs."
+    "The secret, the baseline scores and the data were fixed before the suspect model existed, and the "
+    "reading was declared before the suspect was examined. Then, if the suspect is unrelated to the secret, "
+    "every key with equally many zeros and ones and every direction of the score channel are equally likely "
+    "given all its answers and scores, whatever the model and the inputs."
 )
+"""The condition of a verdict on carriers and score channel."""
 EXPLANATIONS = (
-    "The suspect may be a licensed copy, or both may descend from a shared pre-trained model.",
-    "Evidence says that the suspect descends from a model taught this mark, not who did wrong.",
+    "The suspect may be a licensed copy, or both models may descend from the same pre-trained model.",
+    "Evidence shows that a model descends from a marked model. It does not show who acted wrongly.",
 )
+"""Innocent explanations that a match leaves open."""
 EXIT_CODES: dict[Status, int] = {"owned": 0, "not shown": 1, "inconclusive": 3}
+"""Exit code of `invgnn verify` for each status."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,46 @@ class Verdict:
 
     Guarantee: for a suspect independent of the secret, Pr[p <= u] <= u for every u (null `exact`).
     Void if the secret, the reading or the statistic was chosen after looking at the suspect.
+
+    Attributes:
+        status: The decision: `owned`, `not shown` or `inconclusive`.
+        reasons: Why the decision was made, one sentence each.
+        matches: Number of bits that the answers match, at the level `access`.
+        m: Number of carriers, and so of bits.
+        threshold: Number of matches needed at `alpha` if matches at one level were the only test; m + 1 if
+            no number is enough.
+        ones: Number of answers decoded as 1.
+        wm_acc: Share of matching bits, `matches / m`.
+        alpha: The accepted false-positive rate.
+        p: The p-value, corrected for all declared levels and all ways to read the columns.
+        log10_p: Base-10 logarithm of `p`, also where `p` underflows to 0.
+        evidence_bits: `-log2(p) - log2(suspects)`, at least 0.
+        tests: Number of tests: suspects × declared levels × ways to read the columns.
+        suspects: Number of suspects tested with this mark, as given to `verify`.
+        statistic: Name of the statistic that `p` belongs to.
+        null: Name of the null distribution: `exact` for a keyed mark, `models` (match counts of unmarked
+            models) for a plain one.
+        exact: Whether `p` is exact. If false for the null `exact`, it is an upper bound.
+        access: The access level with the most evidence, which the counts belong to.
+        reading: How the suspect was read at that level.
+        key: `keyed` if the bits come from the secret, `plain` if they come from the carriers.
+        queries: Number of inputs that the suspect was queried with.
+        channels: Evidence of the carriers and, if the mark has one, of the score channel.
+        levels: For each declared level, or for the one that was requested: matches and evidence of that
+            level alone, or the reason why it could not be read.
+        columns: For each class the column that its scores were read from, -1 for none. None if the columns
+            were read in the order in which they come.
+        refused: How many carriers and ordinary inputs the suspect refused. None if it refused none.
+        called: How the suspect was called.
+        code: The code that ran when the suspect was queried, as in `Provenance.record`.
+        controls: Matches and evidence of each unmarked control, and its digest.
+        digests: Digests of the mark, the reference data, the suspect and its weights.
+        version: Version of invgnn.
+        condition: The condition under which the guarantee holds.
+        explanations: Innocent explanations that a match leaves open.
+        answers: The answer to each carrier. None unless requested; private.
+        ordinary: The answer to each ordinary input. None unless requested; private.
+        bits: The key. None unless requested; private.
     """
 
     status: Status
@@ -72,30 +118,40 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 owned, 1 not shown, 3 inconclusive."""
+        """Exit code of the status: 0 for owned, 1 for not shown, 3 for inconclusive."""
         return EXIT_CODES[self.status]
 
     def to_json(self, *, private: bool = True) -> dict[str, Any]:
-        """Plain values; raw answers and bits only if they were asked for, and never unless `private`."""
+        """Return the verdict as plain values for JSON.
+
+        Args:
+            private: Whether to include raw answers and bits, if the verdict has them.
+
+        Returns:
+            A dictionary of the attributes.
+        """
         record = asdict(self)
         if self.answers is None or not private:
             del record["answers"], record["ordinary"], record["bits"]
         return record
 
     def __str__(self) -> str:
+        """Return the verdict as text: the decision first, then one line for each fact."""
         law = "" if self.exact or self.null != "exact" else " (upper bound)"
-        needed = "" if self.null != "exact" else f"; {self.threshold} needed by matches alone, at one level"
+        needed = "" if self.null != "exact" else f"; matches at one level alone would need {self.threshold}"
+        tests = "1 test" if self.tests == 1 else f"{self.tests} tests, subtracted from the evidence"
         lines = [
             f"{self.status.upper()}: {floor_bits(self.evidence_bits)} bits of evidence "
             f"(p = {ceil_p(self.log10_p)}, alpha = {self.alpha:g})",
             f"  matches    {self.matches} of {self.m} bits ({self.wm_acc:.1%}){needed}",
             f"  read at    {self.access}, statistic {self.statistic}, null {self.null}{law}, "
-            f"{self.queries} queries, {self.tests} tests paid for",
+            f"{self.queries} queries, {tests}",
         ]
         if len(self.levels) > 1:
             lines.append(f"  levels     {'; '.join(map(_level_words, self.levels))}")
         if self.columns is not None:
-            lines.append(f"  columns    read as classes in the order {', '.join(map(str, self.columns))}")
+            order = ", ".join(map(str, self.columns))
+            lines.append(f"  columns    classes 0, 1, ... are read from columns {order}")
         if self.refused is not None:
             counts = (
                 "{carriers} of {asked_carriers} carriers, {ordinary} of {asked_ordinary} ordinary inputs"
@@ -105,7 +161,7 @@ class Verdict:
             lines.append(f"  channels   {_channel_words(self.channels)}")
         if self.controls:
             counts = ", ".join(str(control["matches"]) for control in self.controls)
-            lines.append(f"  controls   {len(self.controls)} unmarked, matching {counts} bits")
+            lines.append(f"  controls   {len(self.controls)} unmarked, which match {counts} bits")
         lines += [f"  because    {reason}" for reason in self.reasons]
         lines.append(f"  holds if   {self.condition}")
         lines += [f"  but        {text}" for text in self.explanations]
@@ -113,6 +169,7 @@ class Verdict:
 
 
 def _level_words(level: dict[str, Any]) -> str:
+    """Describe the result at one access level."""
     if not level["read"]:
         return f"{level['access']} not read ({level['note']})"
     bits = f", {floor_bits(level['evidence_bits'])} bits" if "evidence_bits" in level else ""
@@ -120,12 +177,26 @@ def _level_words(level: dict[str, Any]) -> str:
 
 
 def floor_bits(bits: float) -> str:
-    """Evidence bits, rounded down: 79.97 is not 80."""
+    """Return evidence bits as text, rounded down: 79.97 becomes 79.9, not 80.
+
+    Args:
+        bits: Evidence in bits.
+
+    Returns:
+        The number with one decimal, or `∞`.
+    """
     return f"{math.floor(10 * bits) / 10:.1f}" if math.isfinite(bits) else "∞"
 
 
 def ceil_p(log10_p: float) -> str:
-    """A p-value from its log10, rounded up: never better than it is."""
+    """Return a p-value as text, rounded up: it never looks smaller than it is.
+
+    Args:
+        log10_p: Base-10 logarithm of the p-value.
+
+    Returns:
+        The number with three digits, or a power of ten below 10^-4.
+    """
     if log10_p >= -4:
         digit = 10.0 ** (math.floor(log10_p) - 2)  # three digits are shown
         near = math.ceil(10**log10_p / digit - 1e-6)
@@ -136,6 +207,7 @@ def ceil_p(log10_p: float) -> str:
 
 
 def _channel_words(channels: dict[str, Any]) -> str:
+    """Describe the evidence of carriers and score channel."""
     shift = channels["score_channel"]
     return (
         f"carriers {floor_bits(channels['carriers']['evidence_bits'])} bits; score channel "

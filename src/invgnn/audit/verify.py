@@ -1,4 +1,4 @@
-"""verify(suspect, mark): read a suspect at every declared level and decide what the answers prove."""
+"""Read a suspect at every declared level and decide what its answers prove."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from invgnn.readout.reading import Access
 from invgnn.stats import laws, null
 from invgnn.stats.evidence import Evidence, empirical_p
 from invgnn.watermark.mark import Watermark
-from invgnn.watermark.score_channel import ScoreChannel, ScoreShift
+from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.score_shift import ScoreShift
 
 GRINDING_BITS = 80
-"""Evidence beyond the reach of trying secrets until one fits: nobody grinds 2^80 of them."""
+"""Evidence in bits that no search for a fitting secret can reach: it would take about 2^80 trials."""
 
 
 def verify(
@@ -42,26 +43,29 @@ def verify(
     suspects: int = 1,
     with_answers: bool = False,
 ) -> Verdict:
-    """Read a suspect with a mark and say what the answers prove.
+    """Test whether a suspect contains a mark and return the verdict.
 
-    Every declared access level that the suspect can answer is read, and the columns of its scores are
-    matched to the task's classes by its answers to labelled ordinary inputs. All of that is paid for.
+    The suspect is read at every declared access level that it supports. The columns of its scores are
+    matched to the task's classes by its answers to labelled ordinary inputs. The evidence is corrected for
+    the number of levels and of ways to read the columns.
 
     Args:
-        suspect: A module, a weights file (with `architecture`, unless invgnn wrote it), or any function
-        from
-            a PyG batch to scores or labels.
+        suspect: A module, a weights file (with `architecture`, unless invgnn wrote the file), or a function
+            from a PyG batch to scores or labels.
         mark: The mark.
-        alpha: The false-positive rate you accept.
-        access: One of the declared levels, to read it alone; it costs as much as reading all.
-        data: The data the mark was drawn from. Needed if it has a score channel, which is read from the
-            suspect's scores on them and counts together with the carriers.
-        architecture: For a weights file: a model of the right shape, without hooks and unsaved tensors.
-        forward: How to call an unusual model. It must only call it; the verdict names it.
+        alpha: The false-positive rate that you accept.
+        access: One of the declared levels, to read only that one. The evidence is corrected for all declared
+            levels nevertheless.
+        data: The data that the mark was drawn from. Required if the mark has a score channel: the suspect's
+            scores on these data count together with its answers to the carriers.
+        architecture: For a weights file, a model of the right shape without hooks and unsaved tensors.
+        forward: How to call a model with an unusual signature. It must only call the model; the verdict
+            names it.
         code_from: Who wrote the suspect's classes, the architecture and `forward`, where no known library
-            did. With "claimant" only a model file that invgnn rebuilds by itself can be `owned`.
-        controls: Unmarked models; if one of them verifies, the verdict is inconclusive. A `plain` mark
-            needs them: its null is their match counts.
+            defines them. With "claimant", the verdict can be `owned` only for a model file that invgnn
+            rebuilds by itself.
+        controls: Unmarked models. If one of them verifies, the verdict is inconclusive. A `plain` mark
+            needs them: its null distribution is their match counts.
         suspects: Number of suspects tested with this mark; log2 of it is subtracted from the evidence.
         with_answers: Whether the verdict keeps raw answers and bits.
 
@@ -69,14 +73,17 @@ def verify(
         The verdict.
 
     Raises:
-        SuspectError: If the suspect cannot be asked, or answers no ordinary input.
+        SuspectError: If the suspect cannot be queried, or answers no ordinary input.
         ParameterError: If an argument does not fit the mark.
     """
     laws.check_alpha(alpha)
     check_choice("code_from", code_from, ("auditor", "claimant"))
     check_whole("suspects", suspects, 1, 2**62)
     if type(mark) is not Watermark:
-        raise ParameterError(f"the mark is a {type(mark).__name__}", "pass a Watermark, as it was loaded")
+        raise ParameterError(
+            f"the mark must be a Watermark, not a {type(mark).__name__}",
+            "pass the object that Watermark.load returned",
+        )
     mark = Watermark.fresh(mark)
     rebuilt = isinstance(suspect, str | Path) and architecture is None and (forward or mark.forward) is None
     suspect = _opened(suspect, architecture)
@@ -135,24 +142,26 @@ def verify(
 
 
 def _score_channel(mark: Watermark, data: Any) -> ScoreChannel | None:
-    """The score channel of a mark that has one: it was declared, so it is always read."""
+    """Return the mark's score channel, if it has one: a declared channel is always read."""
     if mark.score_channel is None:
         return None
     if data is None:
         raise ParameterError(
-            "this mark has a score channel, read from the suspect's scores on the data it was drawn from",
-            "pass data= (on the command line --task), the training data; a channel left out after the fact "
-            "proves nothing",
+            "this mark has a score channel, which is read from the suspect's scores on the data that the "
+            "mark was drawn from, and no data were given",
+            "pass the training data as data= (on the command line: --task); a declared channel cannot be "
+            "left out",
         )
     return mark.channel(data)
 
 
-def _statistic(evidence: Evidence, lean: ScoreShift | None) -> str:
-    return evidence.statistic if lean is None else f"{evidence.statistic} and lean"
+def _statistic(evidence: Evidence, shift: ScoreShift | None) -> str:
+    """Return the name of the statistic of carriers and, if there is one, score channel."""
+    return evidence.statistic if shift is None else f"{evidence.statistic} and score shift"
 
 
 def _shown(level: Level, law: str) -> dict[str, Any]:
-    """One level as plain values; bits are those of the level alone, nothing paid for."""
+    """Return one level as plain values; its evidence is that of the level alone, not corrected."""
     if level.evidence is None:
         return {"access": level.access, "read": False, "note": level.note}
     bits = {"evidence_bits": level.evidence.bits()} if law == "exact" else {}
@@ -160,27 +169,31 @@ def _shown(level: Level, law: str) -> dict[str, Any]:
 
 
 def _refused(found: Finding) -> dict[str, Any] | None:
+    """Return the counts of refused inputs as plain values, or None if there are none."""
     refusal = found.refusal
     if not refusal.carriers + refusal.ordinary:
         return None
     return asdict(refusal) | {"log10_p": laws.log10_of(refusal.log_p)}
 
 
-def _channels(carriers: Evidence, lean: ScoreShift | None) -> dict[str, Any]:
+def _channels(carriers: Evidence, shift: ScoreShift | None) -> dict[str, Any]:
+    """Return the evidence of each channel alone as plain values."""
     found: dict[str, Any] = {"carriers": {"evidence_bits": carriers.bits()}}
-    return (
-        found if lean is None else found | {"score_channel": asdict(lean) | {"evidence_bits": lean.bits()}}
-    )
+    if shift is not None:
+        found["score_channel"] = asdict(shift) | {"evidence_bits": shift.bits()}
+    return found
 
 
 MODELS_CONDITION = (
-    "The suspect, if innocent, is exchangeable with the unmarked control models. The bits of a plain "
-    "mark are a public function of its carriers, so a model that perceives the invariant matches "
-    "everybody's carriers: this is no evidence of whose mark it is."
+    "The suspect, if innocent, is exchangeable with the unmarked control models. The bits of a plain mark are "
+    "a public function of its carriers, so a model that perceives the invariant matches the carriers of "
+    "everybody: a match is no evidence of whose mark it is."
 )
+"""The condition of a verdict on a plain mark."""
 
 
 def _opened(suspect: Suspect | str | Path, architecture: nn.Module | None) -> Suspect:
+    """Return the suspect ready to be queried: loaded if it is a file, unwrapped if it is a module."""
     if not isinstance(suspect, str | Path):
         return unwrap(suspect) if isinstance(suspect, nn.Module) else suspect
     if architecture is not None:
@@ -189,7 +202,7 @@ def _opened(suspect: Suspect | str | Path, architecture: nn.Module | None) -> Su
 
 
 def _control(suspect: Suspect, test: Finding, law: str, access: str) -> dict[str, Any]:
-    """What a control shows: matches at the level that is shown of the suspect, evidence of all levels."""
+    """Return a control's matches at the level shown for the suspect, and its evidence over all levels."""
     evidence = {"evidence_bits": laws.evidence_bits(test.log_p)} if law == "exact" else {}
     digest = digest_model(suspect) if isinstance(suspect, nn.Module) else "function"
     shown = next((one.evidence for one in test.levels if one.access == access), None) or test.evidence
@@ -198,9 +211,15 @@ def _control(suspect: Suspect, test: Finding, law: str, access: str) -> dict[str
 
 @dataclass(frozen=True)
 class _Between:
-    """What stands between the auditor and the weights, in the words of a verdict.
+    """The code between the auditor and the weights, in the words of a verdict.
 
-    `blocked` says why the verdict cannot be `owned`; empty if it can.
+    Attributes:
+        called: How the suspect is called.
+        trust: What the reader has to trust because of that code, for the condition of the verdict.
+        record: The code as plain values.
+        digest: Digest of the suspect.
+        weights: Digest of its tensors alone.
+        blocked: Why the verdict cannot be `owned`; empty if it can.
     """
 
     called: str
@@ -211,22 +230,23 @@ class _Between:
     blocked: str = ""
 
     def checked(self, after: _Between) -> _Between:
-        """Compare tensors and code with what stands there once the suspect has answered.
+        """Compare tensors and code with those found after the suspect has answered.
 
-        Plain settings may change meanwhile: models count calls or note the shape of their last input.
+        Plain settings may change meanwhile: some models count calls or store the shape of their last input.
         """
         if (self.weights, self.record) == (after.weights, after.record):
             return self
         changed = (
-            "the suspect's weights or code changed while it was asked, so they did not give the answers"
+            "the suspect's weights or code changed while it was queried, so the answers are not those of the "
+            "weights and code that are recorded here"
         )
         return replace(self, blocked=changed)
 
 
 def _between(suspect: Suspect, forward: Forward | None, author: Origin, rebuilt: bool) -> _Between:
-    """Name all code that runs when the suspect is asked, and what has to be trusted because of it.
+    """List the code that runs when the suspect is queried, and what has to be trusted because of it.
 
-    Objects can be made to hide code, so of a claimant only a file is accepted that is `rebuilt` here.
+    Objects can hide code. From a claimant, only a file that is `rebuilt` here is therefore accepted.
     """
     code: list[Code] = []
     if isinstance(suspect, nn.Module):
@@ -252,12 +272,13 @@ def _between(suspect: Suspect, forward: Forward | None, author: Origin, rebuilt:
         return _Between(called, "", record, digest, weights)
     names = "; ".join(map(str, code[:5])) + (f"; and {len(code) - 5} more" if len(code) > 5 else "")
     listed = f" This code only computes the suspect's answers and knows no bits: {names}."
-    trust = listed if code else " The object that was asked is the claimant's and hides no code."
+    trust = listed if code else " The object that was queried comes from the claimant and hides no code."
     if author == "auditor":
-        return _Between(called, trust + " Whoever checks this reads it.", record, digest, weights)
+        trust += " Anyone who relies on this verdict must read that code."
+        return _Between(called, trust, record, digest, weights)
     blocked = (
-        "code or objects of the claimant stand between the auditor and the weights: read the code and "
-        "build the model yourself, or ask for a model file that invgnn rebuilds"
+        "code or objects of the claimant computed the answers: read the code and build the model yourself, "
+        "or ask for a model file that invgnn can rebuild"
     )
     return _Between(called, trust, record, digest, weights, blocked)
 
@@ -265,7 +286,7 @@ def _between(suspect: Suspect, forward: Forward | None, author: Origin, rebuilt:
 def _law(
     mark: Watermark, found: Finding, tests: list[Finding], alpha: float
 ) -> tuple[str, float, int, Level]:
-    """The null this mark allows, the log p under it, the match count it asks for, and the level shown."""
+    """Return the null that the mark allows, log p under it, the match threshold, and the level to show."""
     if mark.context["key"] == "keyed":
         return "exact", found.log_p, null.NULLS["exact"].threshold(mark.m, alpha), found.best
     ways = []
@@ -286,10 +307,11 @@ def _decide(
     suspects: int,
     tests: list[Finding],
 ) -> tuple[Status, list[str]]:
+    """Return the status and its reasons."""
     limit = laws.log_level(alpha, suspects)
     hidden = _hidden(found, limit)
     if found.constant and not hidden and found.score_shift is None:
-        return "inconclusive", ["the suspect answers the same on every carrier: nothing to read"]
+        return "inconclusive", ["the suspect's answer is the same on every carrier, so no bit can be read"]
     if mark.context["key"] == "plain":
         return _decide_plain(log_p, limit, _readable(tests, found), found.tests)
     verified = sum(test.log_p <= laws.log_level(alpha) for test in tests)
@@ -298,52 +320,56 @@ def _decide(
     if log_p > limit and hidden:
         return "inconclusive", [hidden]
     if log_p > limit:
-        return "not shown", ["the answers are what an unrelated model could give by chance"]
+        return "not shown", ["an unrelated model could give these answers by chance"]
     more = [hidden] if hidden else []
     if laws.evidence_bits(log_p, suspects) >= GRINDING_BITS:
-        return "owned", [f"at least {GRINDING_BITS} bits: beyond trying secrets until one fits", *more]
+        enough = (
+            f"at least {GRINDING_BITS} bits of evidence: no search for a fitting secret could reach that many"
+        )
+        return "owned", [enough, *more]
     looks = 2 if mark.context["statistic"] == "combined" else 1
     most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(looks * suspects * found.tests)
-    taught = "" if mark.baseline is None else " and the digest of the mark as it was taught"
+    embedded = "" if mark.baseline is None else " and the digest of the mark with its baseline scores"
     small = most < GRINDING_BITS and found.score_shift is None
-    short = f"; m={mark.m} bits can give {floor_bits(most)} at most" if small else ""
+    short = f"; {mark.m} carriers can give at most {floor_bits(most)} bits" if small else ""
     return "inconclusive", [
-        "chance is ruled out at this level, but nothing here proves that the secret is older than "
-        f"the suspect, and below {GRINDING_BITS} bits a secret could have been searched for: "
-        f"publish a commitment to the secret{taught} before releasing a model{short}",
+        "chance is ruled out at this level, but nothing here proves that the secret is older than the "
+        f"suspect, and with fewer than {GRINDING_BITS} bits a fitting secret could have been searched for; "
+        f"publish a commitment to the secret{embedded} before you release a model{short}",
         *more,
     ]
 
 
 def _hidden(found: Finding, limit: float) -> str:
-    """What to say if the suspect refuses carriers more often than ordinary inputs; empty if it does not."""
+    """Return a reason if the suspect refuses carriers more often than ordinary inputs, else no text."""
     refusal = found.refusal
     if refusal.log_p > limit:
         return ""
     return (
         f"the suspect refused {refusal.carriers} of {refusal.asked_carriers} carriers and "
         f"{refusal.ordinary} of {refusal.asked_ordinary} ordinary inputs (p = "
-        f"{ceil_p(laws.log10_of(refusal.log_p))} if it did not tell them apart); refused answers count as "
-        "the median"
+        f"{ceil_p(laws.log10_of(refusal.log_p))} if it treats both alike); a refused answer counts as the "
+        "median answer"
     )
 
 
 def _readable(tests: list[Finding], found: Finding) -> int:
-    """How many controls could be read at every level at which the suspect was."""
+    """Return the number of controls that could be read at every level at which the suspect was."""
     read = [place for place, level in enumerate(found.levels) if level.evidence is not None]
     return sum(all(test.levels[place].evidence is not None for place in read) for test in tests)
 
 
 def _decide_plain(log_p: float, limit: float, controls: int, tests: int) -> tuple[Status, list[str]]:
-    """A plain mark shows that the invariant is perceived, and never whose mark it is."""
+    """Decide on a plain mark, which can show that the invariant is perceived, but never whose mark it is."""
     if math.log(tests / (controls + 1)) > limit:
         least = f"{min(1.0, tests / (controls + 1)):.2g}"
         return "inconclusive", [
-            f"a plain mark rests on unmarked models; with {controls} of them no p-value is below {least}"
+            f"a plain mark is compared with unmarked models; with {controls} of them no p-value is below "
+            f"{least}"
         ]
     if log_p > limit:
         return "not shown", ["unmarked models match as many bits"]
     return "inconclusive", [
-        "the suspect matches more bits than unmarked models do, which any model that perceives the "
-        "invariant would; draw a keyed mark to show whose it is"
+        "the suspect matches more bits than unmarked models do, but so would any model that perceives the "
+        "invariant; draw a keyed mark to show whose mark it is"
     ]

@@ -1,1 +1,1 @@
-"""Benchmark trials."""
+"""Benchmarks: resumable trials, timings, and the tables and figures of the result pages."""

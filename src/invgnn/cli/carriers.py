@@ -125,7 +125,7 @@ def carriers(
     passphrase = None if no_passphrase else opened or find_passphrase(output, passphrase_file, new=True)
 
     from invgnn.training.tasks import load_task
-    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.mark import Watermark
 
     loaded = load_task(task.partition("/")[0], seed)

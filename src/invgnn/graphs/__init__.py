@@ -1,1 +1,1 @@
-"""Graphs as disjoint unions: statistics, invariants, rewiring."""
+"""Many small graphs stored as one disjoint union: statistics, invariants, rewiring and hashes."""

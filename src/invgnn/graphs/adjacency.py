@@ -1,4 +1,4 @@
-"""Whether two nodes of many small graphs are joined."""
+"""Test whether pairs of nodes are adjacent, for many pairs and many small graphs at once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import numpy as np
 
 from invgnn.graphs.disjoint_union import Bools, Graphs, Ints, key_edges, offsets_of
 
-ROOM = 128
-"""How many cells of adjacency matrices per edge are few enough to write them out."""
+MAX_CELLS_PER_EDGE = 128
+"""Adjacency matrices are stored if they have at most this many cells per edge."""
 
 
 class Matrices:
-    """The adjacency matrices of graphs, end to end: whether nodes are joined is a look, not a search."""
+    """Adjacency matrices of many graphs, stored one after the other in a flat array.
+
+    A test for an edge reads one cell instead of searching the list of edges.
+    """
 
     def __init__(self, g: Graphs) -> None:
         first = offsets_of(g.sizes**2)
-        # Cell (u, v) is at row[u] + v, both numbered in the union.
+        # Cell (u, v) is at row[u] + v, where u and v are node numbers of the union.
         self.row = np.repeat(first[:-1] - g.ptr[:-1] * (g.sizes + 1), g.sizes)
         self.row += np.arange(g.num_nodes) * np.repeat(g.sizes, g.sizes)
         self.cells = np.zeros(first[-1], dtype=np.bool_)
@@ -23,20 +26,43 @@ class Matrices:
 
     @classmethod
     def of(cls, g: Graphs) -> Matrices | None:
-        """Those of small graphs; None where they would take too much memory."""
-        return cls(g) if int((g.sizes**2).sum()) <= ROOM * len(g.edges) else None
+        """Return the adjacency matrices of small graphs, or None if they would take too much memory."""
+        return cls(g) if int((g.sizes**2).sum()) <= MAX_CELLS_PER_EDGE * len(g.edges) else None
 
     def put(self, u: Ints, v: Ints, joined: bool) -> None:
-        """Join nodes of the same graph, or part them."""
+        """Set or clear the edges (u[i], v[i]).
+
+        Args:
+            u: Nodes in the numbering of the union.
+            v: Nodes of the same graphs as `u`.
+            joined: True to add the edges, False to remove them.
+        """
         self.cells[self.row[u] + v] = self.cells[self.row[v] + u] = joined
 
     def joined(self, u: Ints, v: Ints) -> Bools:
-        """Whether an edge joins nodes of the same graph."""
+        """Return whether (u[i], v[i]) is an edge, for every i.
+
+        Args:
+            u: Nodes in the numbering of the union.
+            v: Nodes of the same graphs as `u`.
+
+        Returns:
+            One boolean per pair.
+        """
         return np.asarray(self.cells.take(self.row.take(u) + v))
 
 
 def adjacent(g: Graphs, u: Ints, v: Ints) -> Bools:
-    """Whether an edge joins u[i] and v[i], nodes of the same graph, for every i."""
+    """Return whether (u[i], v[i]) is an edge, for every i.
+
+    Args:
+        g: The graphs.
+        u: Nodes in the numbering of the union.
+        v: Nodes of the same graphs as `u`.
+
+    Returns:
+        One boolean per pair.
+    """
     if len(g.edges) == 0:
         return np.zeros(len(u), dtype=np.bool_)
     matrices = Matrices.of(g)

@@ -1,4 +1,4 @@
-"""Many small undirected graphs as one disjoint union."""
+"""Many small undirected graphs, stored as one disjoint union."""
 
 from __future__ import annotations
 
@@ -23,22 +23,31 @@ Features: TypeAlias = NDArray[np.float32] | Ints
 
 
 class Draws(Protocol):
-    """A stream of uniform integers; the only randomness graphs know."""
+    """A stream of uniform integers: the only source of randomness in this package."""
 
     def below(self, bounds: Ints, /) -> Ints:
-        """One integer in [0, bound) for every bound (all at least 1)."""
+        """Return one uniform integer in [0, bound) for every bound. All bounds are at least 1."""
 
     def permutation(self, n: int, /) -> Ints:
-        """0..n-1 in random order."""
+        """Return the integers 0..n-1 in uniformly random order."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graphs:
-    """Simple undirected graphs in one union: node offsets, edges and (if any) node features.
+    """Simple undirected graphs in one disjoint union.
 
-    `ptr` holds the node offsets [G+1]; `edges` each undirected edge once as u < v in global node
-    numbers, sorted [E,2] (hence also by graph); `x` the features [N,F], whole numbers as int64 (a model
-    may look them up in a table) and others as float32, or None.
+    Nodes are numbered through the whole union. Integer features stay integers, because a model may use them
+    as indices into an embedding table.
+
+    Attributes:
+        ptr: Node offsets of the graphs [G+1].
+        edges: Every undirected edge once, as u < v, sorted [E,2]. Edges of one graph are therefore
+            consecutive.
+        x: Node features [N,F], integers as int64 and other numbers as float32, or None.
+
+    Raises:
+        DataError: If the arrays have the wrong type or shape, an edge is not allowed, or a feature is not
+            finite.
     """
 
     ptr: Ints
@@ -49,7 +58,10 @@ class Graphs:
         for name, kinds in (("ptr", "iu"), ("edges", "iu"), ("x", "fiub")):
             value = np.asarray(getattr(self, name))
             if value.size and value.dtype.kind not in kinds and getattr(self, name) is not None:
-                raise DataError(f"{name} is of type {value.dtype}", "use whole numbers, and floats for x")
+                raise DataError(
+                    f"{name} is of type {value.dtype}",
+                    "use integers for ptr and edges, and integers or floats for x",
+                )
         ptr = np.ascontiguousarray(self.ptr, dtype=np.int64)
         edges = np.ascontiguousarray(self.edges, dtype=np.int64)
         _check_structure(ptr, edges)
@@ -62,12 +74,24 @@ class Graphs:
 
     @classmethod
     def from_data(cls, items: Iterable[Any]) -> Graphs:
-        """The graphs of a list of PyG `Data`: no self-loops, no directions, no duplicate edges.
+        """Build the union of a list of PyG `Data` objects.
 
-        Warns if edges lose their direction; a self-loop says nothing that a model could not add itself.
+        Self-loops and duplicate edges are dropped and every edge becomes undirected. A `UserWarning` is
+        issued if an edge exists in one direction only.
+
+        Args:
+            items: The graphs, each with `edge_index` [2,E], `num_nodes` and optionally `x` [num_nodes,
+                features].
+
+        Returns:
+            The graphs, in the order given.
+
+        Raises:
+            DataError: If the list is empty, is a single graph or a batch, or holds a graph that cannot be
+                used.
         """
         if hasattr(items, "edge_index"):
-            raise DataError("one graph was given where a list of graphs is expected", _LIST)
+            raise DataError("expected a list of graphs, got one graph or a batch", _LIST)
         sizes, pairs, features = _read_items(items)
         ptr = offsets_of(sizes)
         count = np.array([pair.shape[1] for pair in pairs], dtype=np.int64)
@@ -82,7 +106,7 @@ class Graphs:
         u, v = local + np.repeat(ptr[:-1], count)
         proper = u != v
         keys = np.sort(key_edges(u[proper], v[proper], int(ptr[-1])))
-        keys = keys[np.diff(keys, prepend=-1) > 0]  # numpy's unique takes 40 times as long
+        keys = keys[np.diff(keys, prepend=-1) > 0]  # 40 times as fast as numpy.unique
         arrows = np.sort(u[proper] * int(ptr[-1]) + v[proper])
         if np.count_nonzero(np.diff(arrows, prepend=-1)) != 2 * len(keys):
             warnings.warn(_DIRECTED, stacklevel=2)
@@ -91,9 +115,18 @@ class Graphs:
 
     @classmethod
     def concat(cls, parts: Sequence[Graphs]) -> Graphs:
-        """The graphs of all parts, in order, as one union."""
+        """Return the graphs of all parts, in order, as one union.
+
+        Args:
+            parts: At least one union, all with equally many features or all without features.
+
+        Raises:
+            DataError: If there are no parts, or their features have different widths.
+        """
         if not parts:
-            raise DataError("there are no graphs to join", "pass at least one Graphs object")
+            raise DataError(
+                "expected at least one union of graphs, got none", "pass a list of Graphs objects"
+            )
         _check_widths([None if part.x is None else part.x.shape[1] for part in parts], "part")
         shift = offsets_of(np.array([part.num_nodes for part in parts], dtype=np.int64))
         x: list[NDArray[Any]] = [part.x for part in parts if part.x is not None]
@@ -105,21 +138,31 @@ class Graphs:
 
     @classmethod
     def unchecked(cls, ptr: Ints, edges: Ints, x: Features | None = None) -> Graphs:
-        """Graphs made of graphs, which were checked when they came in."""
+        """Build graphs from arrays that are known to be valid, without checking them again.
+
+        Args:
+            ptr: Node offsets [G+1].
+            edges: Edges [E,2].
+            x: Node features [N,F], or None.
+        """
         made = object.__new__(cls)
         for name, value in (("ptr", ptr), ("edges", edges), ("x", x)):
             object.__setattr__(made, name, value)
         return made
 
     def take(self, index: ArrayLike) -> Graphs:
-        """The graphs at `index` (numbers or a mask), in that order, repeats allowed."""
+        """Return the graphs at `index`, in that order.
+
+        Args:
+            index: Graph numbers, repeats allowed, or a boolean mask with one entry per graph.
+        """
         wanted = np.asarray(index)
         if wanted.size == 0:
             wanted = wanted.astype(np.int64)
         chosen = np.atleast_1d(np.arange(self.num_graphs)[wanted])
         sizes, counts = self.sizes[chosen], np.diff(self.edge_ptr)[chosen]
         ptr = offsets_of(sizes)
-        # `take` has rows ten times as fast as square brackets.
+        # `take` is ten times as fast as indexing with brackets.
         edges = self.edges.take(ranges(self.edge_ptr[chosen], counts), axis=0)
         shift = np.repeat(ptr[:-1] - self.ptr[chosen], counts)
         x = None if self.x is None else self.x.take(ranges(self.ptr[chosen], sizes), axis=0)
@@ -137,71 +180,86 @@ class Graphs:
 
     @property
     def num_graphs(self) -> int:
+        """The number of graphs."""
         return len(self.ptr) - 1
 
     @property
     def num_nodes(self) -> int:
+        """The number of nodes of all graphs together."""
         return int(self.ptr[-1])
 
     @cached_property
     def sizes(self) -> Ints:
-        """The number of nodes of each graph."""
+        """The number of nodes of each graph [G]."""
         return np.diff(self.ptr)
 
     @cached_property
     def graph_of_node(self) -> Ints:
+        """The number of the graph that each node belongs to [N]."""
         return np.repeat(np.arange(self.num_graphs), self.sizes)
 
     @cached_property
     def graph_of_edge(self) -> Ints:
+        """The number of the graph that each edge belongs to [E]."""
         return self.graph_of_node[self.edges[:, 0]]
 
     @cached_property
     def edge_ptr(self) -> Ints:
-        """The edge offsets of each graph [G+1]."""
+        """The edge offsets of the graphs [G+1]."""
         return np.searchsorted(self.edges[:, 0], self.ptr).astype(np.int64)
 
     @cached_property
     def edge_keys(self) -> Ints:
-        """One ascending number u * N + v per edge, to search in."""
+        """One number u * N + v per edge, ascending, for binary search [E]."""
         return key_edges(self.edges[:, 0], self.edges[:, 1], self.num_nodes)
 
     @cached_property
     def csr(self) -> tuple[Ints, Ints]:
-        """Offsets [N+1] and neighbours [2E], each node's neighbours ascending."""
+        """The neighbour lists of all nodes: offsets [N+1] and neighbours [2E], ascending for each node."""
         source, target = self._arrows
         return offsets_of(np.bincount(source, minlength=self.num_nodes)), target
 
     def directed(self) -> Ints:
-        """Both directions of every edge [2,2E], sorted by source, then target, as PyG has it."""
-        return self._arrows.copy()  # models may write into it
+        """Return both directions of every edge [2,2E], sorted by source and then by target, as in PyG."""
+        return self._arrows.copy()  # models may modify it in place
 
     @cached_property
     def _arrows(self) -> Ints:
+        """Both directions of every edge [2,2E], sorted by source and then by target."""
         nodes = max(self.num_nodes, 1)
         u, v = self.edges.T
         keys = np.sort(np.concatenate([u * nodes + v, v * nodes + u]))
-        source = keys // nodes  # numpy's divmod takes seven times as long
+        source = keys // nodes  # seven times as fast as numpy.divmod
         return np.stack([source, keys - source * nodes])
 
     def record(self) -> dict[str, Any]:
-        """Return the union as plain arrays: what is encoded, hashed and decoded again."""
+        """Return the union as plain arrays, ready to be encoded."""
         return {"ptr": self.ptr, "edges": self.edges, "x": self.x}
 
     @classmethod
     def recall(cls, record: dict[str, Any]) -> Graphs:
-        """Return the graphs of a record, checked."""
+        """Return the graphs of a record that `record` returned.
+
+        Raises:
+            DataError: If the record does not describe valid graphs.
+        """
         return cls(record["ptr"], record["edges"], record["x"])
 
     def digest(self) -> str:
-        """Return the digest of the canonical bytes: same graphs, same order, same digest."""
+        """Return the digest of the canonical encoding: equal graphs in equal order have equal digests.
+
+        Changing this breaks every mark in the field; golden vectors in the tests guard it.
+        """
         return encoding.digest("invgnn/graphs/2", self.record())
 
     def digest_1(self) -> str:
         """Return the digest that marks of format 1 are bound to.
 
-        One string of numbers whose first four give the lengths of the rest, so it can be decoded; of one
-        shape, whole numbers take more bytes than floats. It wrote -0.0 as 0.0, which `Graphs` does now.
+        The hashed bytes start with four numbers that give the lengths of the rest, so the encoding is
+        unambiguous; integer features take more bytes than floats of the same shape. Format 1 hashed -0.0 as
+        0.0. `Graphs` now stores only 0.0.
+
+        Changing this breaks every mark in the field; golden vectors in the tests guard it.
         """
         width = -1 if self.x is None else self.x.shape[1]
         shape = np.array([self.num_graphs, self.num_nodes, len(self.edges), width])
@@ -214,27 +272,29 @@ class Graphs:
 
 
 _DIRECTED = (
-    "some edges have one direction only; carriers are undirected simple graphs, so to a model that "
-    "heeds directions they are inputs of another kind: make the task's edges undirected if you can"
+    "some edges have one direction only, but carriers are undirected simple graphs: a model that uses "
+    "directions may treat carriers unlike its task inputs. Make the task's edges undirected if possible"
 )
 _LIST = "pass a list of Data: [data], list(dataset) or batch.to_data_list()"
 
 
 def _array(value: Any) -> NDArray[Any]:
+    """Return a tensor or an array as a numpy array on the CPU."""
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 def _read_items(items: Iterable[Any]) -> tuple[Ints, list[Ints], list[NDArray[Any]]]:
+    """Return the sizes, edge indices and features of PyG graphs, checked one by one."""
     sizes, pairs, features = [], [], []
     widths: list[int | None] = []
     for number, item in enumerate(items):
         if hasattr(item, "num_graphs"):
-            raise DataError(f"item {number} is a batch of graphs, not a graph", _LIST)
+            raise DataError(f"item {number} is a batch of graphs, expected a single graph", _LIST)
         edge_index, nodes = getattr(item, "edge_index", None), getattr(item, "num_nodes", None)
         if edge_index is None or nodes is None:
             raise DataError(
                 f"item {number} has no edge_index or no num_nodes",
-                "pass PyG Data with edge_index [2,E]; adj_t and HeteroData are not read",
+                "pass PyG Data with edge_index [2,E]; adj_t and HeteroData are not supported",
             )
         pair = _array(edge_index)
         if pair.size == 0:
@@ -242,14 +302,14 @@ def _read_items(items: Iterable[Any]) -> tuple[Ints, list[Ints], list[NDArray[An
         if pair.ndim != 2 or pair.shape[0] != 2 or pair.dtype.kind not in "iu":
             raise DataError(
                 f"graph {number} has an edge_index of shape {pair.shape} and type {pair.dtype}",
-                "edge_index is [2,E] of integers",
+                "pass an edge_index of integers with shape [2,E]",
             )
         x = getattr(item, "x", None)
         x = None if x is None else _array(x)
         if x is not None and (x.ndim != 2 or len(x) != nodes):
             raise DataError(
                 f"graph {number} has features of shape {x.shape} for {nodes} nodes",
-                "x is [num_nodes, features]",
+                "pass x with shape [num_nodes, features]",
             )
         sizes.append(int(nodes))
         pairs.append(pair.astype(np.int64, copy=False))
@@ -257,86 +317,116 @@ def _read_items(items: Iterable[Any]) -> tuple[Ints, list[Ints], list[NDArray[An
         if x is not None:
             features.append(x)
     if not sizes:
-        raise DataError("the list of graphs is empty", "pass at least one graph")
+        raise DataError("expected at least one graph, but the list is empty", "pass a list of PyG Data")
     _check_widths(widths, "graph")
     return np.array(sizes, dtype=np.int64), pairs, features
 
 
 def _check_widths(widths: Sequence[int | None], what: str) -> None:
+    """Raise `DataError` unless all widths are equal."""
     for number, width in enumerate(widths):
         if width != widths[0]:
             raise DataError(
-                f"{what} {number} has {_say(width)}, {what} 0 has {_say(widths[0])}",
-                "give all graphs the same features, or none any",
+                f"{what} {number} has {_describe(width)}, but {what} 0 has {_describe(widths[0])}",
+                "give all graphs the same number of features, or remove the features of all",
             )
 
 
-def _say(width: int | None) -> str:
+def _describe(width: int | None) -> str:
+    """Return the number of features as text."""
     return "no features" if width is None else f"{width} features per node"
 
 
 def _check_structure(ptr: Ints, edges: Ints) -> None:
+    """Raise `DataError` unless offsets and edges describe sorted, simple, undirected graphs."""
     advice = "build Graphs with Graphs.from_data, take or concat"
     if ptr.ndim != 1 or len(ptr) == 0 or ptr[0] != 0 or (np.diff(ptr) < 0).any():
         raise DataError("node offsets must start at 0 and not decrease", advice)
     if edges.ndim != 2 or edges.shape[1] != 2:
-        raise DataError(f"edges must be [E,2], not {list(edges.shape)}", advice)
+        raise DataError(f"edges must have shape [E,2], not {list(edges.shape)}", advice)
     u, v = edges.T
     if len(edges) and (u.min() < 0 or v.max() >= ptr[-1] or (u >= v).any()):
         raise DataError("every edge must join two nodes u < v of the union", advice)
     if (v >= ptr[np.searchsorted(ptr, u, side="right")]).any():
         raise DataError("an edge joins two different graphs", advice)
     if (np.diff(key_edges(u, v, int(ptr[-1]))) <= 0).any():
-        raise DataError("edges must be sorted, each once", advice)
+        raise DataError("edges must be sorted, and each may occur only once", advice)
 
 
 def _as_features(x: NDArray[Any]) -> Features:
-    """Whole numbers as int64, others as float32, in one piece and with one zero.
+    """Return integers as int64 and other numbers as float32, contiguous and without negative zeros.
 
-    A model could tell -0.0 from 0.0, so there is only one of them: what is shown is what is hashed.
+    A model could distinguish -0.0 from 0.0. Storing only 0.0 makes the hashed features equal to those that
+    the model is given.
     """
-    with np.errstate(over="ignore"):  # an overflow becomes inf, which is refused later
+    with np.errstate(over="ignore"):  # an overflow becomes inf, which is rejected later
         if x.dtype.kind in "iu":
             return np.ascontiguousarray(x, np.int64)
         return np.ascontiguousarray(x, np.float32) + np.float32(0)
 
 
 def _check_features(ptr: Ints, x: NDArray[Any]) -> None:
+    """Raise `DataError` unless there is one finite row of features per node."""
     if x.ndim != 2 or len(x) != ptr[-1]:
-        raise DataError(f"features of shape {x.shape} for {ptr[-1]} nodes", "x is [num_nodes, features]")
+        raise DataError(
+            f"features of shape {x.shape} for {ptr[-1]} nodes", "pass x with shape [num_nodes, features]"
+        )
     bad = ~np.isfinite(x).all(axis=1)
     if bad.any():
         graph = int(np.searchsorted(ptr, int(bad.argmax()), side="right")) - 1
         raise DataError(
             f"graph {graph} has NaN or infinite node features (as float32)",
-            "drop or impute these nodes' features first",
+            "remove or impute these values first",
         )
 
 
 def offsets_of(counts: Ints) -> Ints:
-    """Where each of consecutive runs of these lengths starts, and where the last one ends."""
+    """Return the start of each of consecutive runs of these lengths, and the end of the last run."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def ranges(starts: Ints, counts: Ints) -> Ints:
-    """The runs start, ..., start + count - 1, one after the other."""
+    """Return the concatenation of the ranges start, ..., start + count - 1.
+
+    Args:
+        starts: First number of every range.
+        counts: Length of every range.
+    """
     ptr = offsets_of(counts)
     return np.arange(ptr[-1]) + np.repeat(starts - ptr[:-1], counts)
 
 
 def key_edges(u: Ints, v: Ints, nodes: int) -> Ints:
-    """One number per edge of a union of `nodes` nodes, in either direction; orders as edges do."""
+    """Return one number per edge, the same for both directions, that sorts as the edges do.
+
+    Args:
+        u: One end of every edge.
+        v: The other end of every edge.
+        nodes: Number of nodes of the union.
+    """
     return np.minimum(u, v) * max(nodes, 1) + np.maximum(u, v)
 
 
 def unkey_edges(keys: Ints, nodes: int) -> Ints:
-    """The edges [E,2] that `key_edges` made these keys of."""
+    """Return the edges [E,2] from which `key_edges` computed these keys.
+
+    Args:
+        keys: The keys.
+        nodes: Number of nodes of the union.
+    """
     u = keys // max(nodes, 1)
     return np.stack([u, keys - u * max(nodes, 1)], axis=1)
 
 
 def sum_runs(values: NDArray[Any], ptr: Ints) -> NDArray[Any]:
-    """The sum over each run ptr[i]:ptr[i+1], zero where empty; integers wrap, so stay exact."""
+    """Return the sum over each run values[ptr[i]:ptr[i+1]], zero for an empty run.
+
+    Integers wrap around on overflow, so differences of the running total stay exact.
+
+    Args:
+        values: The values, runs along the first axis.
+        ptr: Offsets of the runs.
+    """
     total = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
     np.cumsum(values, axis=0, out=total[1:])
     return np.asarray(total.take(ptr[1:], axis=0) - total.take(ptr[:-1], axis=0))

@@ -1,4 +1,8 @@
-"""Graphs made from graphs at random: degree-preserving rewiring and connected subgraphs."""
+"""Random graphs derived from given graphs: degree-preserving rewiring and connected subgraphs.
+
+The order of the draws defines the carriers. Changing this breaks every mark in the field; golden vectors in
+the tests guard it.
+"""
 
 from __future__ import annotations
 
@@ -11,35 +15,50 @@ from invgnn.graphs.statistics import component_of_node
 
 
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
-    """The graphs after `swaps` degree-preserving double-edge swaps each, and how many succeeded.
+    """Apply `swaps` degree-preserving double-edge swaps to every graph.
 
-    A graph gets at most `tries * swaps` attempts. Every attempt takes 3 G numbers (edge, other edge and
-    flip, for all graphs of the batch), until all graphs are done; so the result hangs on the batch and
-    the stream alone. Attempts that are certain to come are drawn together. Features stay on their nodes.
+    A graph gets at most `tries * swaps` attempts. Every attempt draws 3 G numbers (an edge, another edge
+    and a flip for all G graphs of the batch) until all graphs are finished, so the result depends only on
+    the batch and the stream. Attempts that are certain to be made are drawn together. Features stay on
+    their nodes.
+
+    Args:
+        g: The graphs.
+        swaps: Number of swaps per graph.
+        draws: The stream of random integers.
+        tries: Number of attempts per swap.
+
+    Returns:
+        The rewired graphs, and the number of successful swaps of each.
+
+    Raises:
+        ParameterError: If `swaps` is negative or `tries` is less than 1.
     """
     if swaps < 0 or tries < 1:
-        raise ParameterError(f"swaps={swaps}, tries={tries}", "use swaps >= 0 and tries >= 1")
+        raise ParameterError(
+            f"swaps={swaps} and tries={tries} are out of range", "use swaps >= 0 and tries >= 1"
+        )
     count = np.diff(g.edge_ptr)
     bounds = np.concatenate([np.maximum(count, 1), np.maximum(count - 1, 1), 0 * count + 2])
     state, left = _Rewiring(g, swaps), swaps * tries
     while attempts := min(state.certain, left):
         state.attempt(draws.below(np.tile(bounds, attempts)).reshape(attempts, 3, -1))
         left -= attempts
-        if not state.looked_through:
-            state.let_go()
+        if not state.searched:
+            state.drop_hopeless()
     return Graphs.unchecked(g.ptr, unkey_edges(np.sort(state.keys), g.num_nodes), g.x), state.done
 
 
-LOOKED_THROUGH = 64
-"""The most edges of a graph that is looked through for any possible swap once several have failed."""
-AHEAD = 1 << 9
-"""How many attempts, of all graphs together, are looked at for the next that succeeds."""
-TOGETHER = 1 << 15
-"""How many attempts, of all graphs together, are drawn in one call at most."""
+EXHAUSTIVE_UP_TO = 64
+"""Graphs up to this many edges are searched exhaustively for a possible swap after failed attempts."""
+LOOKAHEAD = 1 << 9
+"""Number of attempts, over all graphs, that are evaluated at once to find the next success."""
+DRAW_LIMIT = 1 << 15
+"""Largest number of attempts, over all graphs, that are drawn in one call."""
 
 
 class _Rewiring:
-    """The edges of many graphs while they are swapped, and which graphs still want swaps."""
+    """The edges of many graphs during rewiring, and the graphs that still need swaps."""
 
     def __init__(self, g: Graphs, swaps: int) -> None:
         self.swaps, self.nodes = swaps, g.num_nodes
@@ -48,22 +67,26 @@ class _Rewiring:
         self.matrices = Matrices.of(g)
         self.done = np.zeros(g.num_graphs, dtype=np.int64)
         self.live = np.flatnonzero(self.count >= 2)
-        self.stuck = self.looked_through = False
+        self.stuck = self.searched = False
 
     @property
     def certain(self) -> int:
-        """How many attempts are sure to come, whatever becomes of them; beside a stuck graph, all."""
+        """The number of attempts that are certain to be made, whatever their outcome.
+
+        If some graph is stuck, all its attempts are certain to be made; they are drawn in blocks of
+        `DRAW_LIMIT`.
+        """
         if self.stuck:
-            return max(1, TOGETHER // len(self.done))
+            return max(1, DRAW_LIMIT // len(self.done))
         return int((self.swaps - self.done[self.live]).max(initial=0))
 
     def attempt(self, drawn: Ints) -> None:
-        """Some attempts [A,3,G] in every live graph: edge, other edge, flip."""
-        # An attempt that fails changes nothing, so every graph looks ahead to its next that succeeds.
+        """Make attempts [A,3,G] (edge, other edge, flip) in every unfinished graph."""
+        # A failed attempt changes nothing, so every graph can jump ahead to its next successful attempt.
         end, live = len(drawn), self.live
         at = np.zeros(len(live), dtype=np.int64)
         while len(live):
-            ahead = at + np.arange(min(end, 1 + AHEAD // len(live)))[:, None]
+            ahead = at + np.arange(min(end, 1 + LOOKAHEAD // len(live)))[:, None]
             first, second, flip = drawn.swapaxes(0, 1)[:, np.minimum(ahead, end - 1), live]
             both = np.array([first, second + (second >= first)]) + self.start[live]
             ends, good = self._swapped(both, flip > 0, live)
@@ -78,14 +101,15 @@ class _Rewiring:
         self.live = self.live[self.done[self.live] < self.swaps]
 
     def _swapped(self, both: Ints, turned: Bools | bool, graphs: Ints) -> tuple[Ints, Bools]:
-        """The ends (lower, higher) of two edges each after a swap, and whether it is allowed."""
+        """Return the ends (lower, higher) of both edges after a swap, and whether the swap is allowed."""
         (a, c), (b, d) = self.u[both], self.v[both]
         one, other = np.array([a, np.where(turned, d, c)]), np.array([np.where(turned, c, d), b])
         low, high = np.minimum(one, other), np.maximum(one, other)
-        # No loops, no doubles; where a = c or b = d the "new" edges are the old ones, so present.
+        # No self-loops, no duplicates. With a = c or b = d the new edges are the old ones and are present.
         return np.array([low, high]), ((low < high) & ~self._present(low, high, graphs)).all(axis=0)
 
     def _present(self, low: Ints, high: Ints, graphs: Ints) -> Bools:
+        """Return whether the edges (low, high) exist."""
         if self.matrices is not None:
             return self.matrices.joined(low, high)
         known = np.sort(self.keys[ranges(self.start[graphs], self.count[graphs])])
@@ -93,25 +117,27 @@ class _Rewiring:
         return np.asarray(known.take(np.searchsorted(known, new), mode="clip") == new)
 
     def _swap(self, edges: Ints, ends: Ints) -> None:
+        """Replace edges by others, given by their lower and higher ends."""
         if self.matrices is not None:
             self.matrices.put(self.u[edges], self.v[edges], False)
             self.matrices.put(ends[0], ends[1], True)
         self.u[edges], self.v[edges] = ends
         self.keys[edges] = ends[0] * self.nodes + ends[1]
 
-    def let_go(self) -> None:
-        """Stop trying graphs without a single possible swap.
+    def drop_hopeless(self) -> None:
+        """Stop attempts on graphs in which no swap is possible.
 
-        What was swapped can be swapped back, so only graphs never swapped can be such, and they stay so.
+        Every swap can be reversed. So only a graph without a single successful swap can be hopeless, and it
+        stays so.
         """
-        idle = (self.done[self.live] == 0) & (self.count[self.live] <= LOOKED_THROUGH)
+        idle = (self.done[self.live] == 0) & (self.count[self.live] <= EXHAUSTIVE_UP_TO)
         hopeless = np.zeros(len(idle), dtype=np.bool_)
         hopeless[idle] = ~self._swappable(self.live[idle])
-        self.stuck, self.looked_through = bool(hopeless.any()), True
+        self.stuck, self.searched = bool(hopeless.any()), True
         self.live = self.live[~hopeless]
 
     def _swappable(self, graphs: Ints) -> Bools:
-        """Whether any two edges of each graph can be swapped."""
+        """Return whether some pair of edges of each graph can be swapped."""
         sizes = self.count[graphs]
         place = ranges(self.start[graphs], sizes)
         later = np.repeat(self.start[graphs] + sizes, sizes) - place - 1
@@ -123,22 +149,39 @@ class _Rewiring:
 
 
 def sample_subgraphs(g: Graphs, count: int, draws: Draws, low: int = 12, high: int = 32) -> Graphs:
-    """Connected random induced subgraphs of one big graph, with features, of low..high nodes.
+    """Draw connected random induced subgraphs of one large graph, with features.
 
-    Each starts at a uniform node and grows by a random neighbour of a random member. Starts in
-    components smaller than `low` are dropped, so there may be fewer than `count`.
+    Each subgraph starts at a uniform node and grows by a random neighbour of a random member. Starts in
+    components with fewer than `low` nodes are dropped, so there may be fewer than `count` subgraphs.
+
+    Args:
+        g: One graph.
+        count: Number of subgraphs to start.
+        draws: The stream of random integers.
+        low: Smallest number of nodes.
+        high: Largest number of nodes.
+
+    Returns:
+        The subgraphs.
+
+    Raises:
+        ParameterError: If there is not exactly one graph, or a number is out of range.
+        DataError: If every start lies in a component that is too small.
     """
     if len(g) != 1:
-        raise ParameterError(f"subgraphs are drawn from one graph, not {len(g)}", "use g.take([i])")
+        raise ParameterError(
+            f"subgraphs are drawn from one graph, but {len(g)} were given", "use g.take([i])"
+        )
     if not (1 <= low <= high and count >= 1):
         raise ParameterError(
-            f"count={count}, low={low}, high={high}", "use count >= 1 and 1 <= low <= high"
+            f"count={count}, low={low} and high={high} are out of range",
+            "use count >= 1 and 1 <= low <= high",
         )
     members, size = _grow(g, count, draws, low, high) if g.num_nodes else (g.edges, g.ptr[1:1])
     if len(size) == 0:
         raise DataError(
             f"no sampled node lies in a component of {low} nodes or more",
-            "lower `low`, or give a graph with larger components",
+            "lower `low`, or use a graph with larger components",
         )
     place = np.arange(high)
     members = np.sort(np.where(place < size[:, None], members, g.num_nodes), axis=1)
@@ -152,7 +195,7 @@ def sample_subgraphs(g: Graphs, count: int, draws: Draws, low: int = 12, high: i
 
 
 def _grow(g: Graphs, count: int, draws: Draws, low: int, high: int) -> tuple[Ints, Ints]:
-    """Member nodes [count', high] in the order of growth, and how many of them count."""
+    """Return the member nodes [count', high] in the order of growth, and the size of every subgraph."""
     offsets, neighbours = g.csr
     start = draws.below(np.full(count, g.num_nodes, dtype=np.int64))
     target = low + draws.below(np.full(count, high - low + 1, dtype=np.int64))
@@ -162,7 +205,7 @@ def _grow(g: Graphs, count: int, draws: Draws, low: int, high: int) -> tuple[Int
     members = np.full((len(start), high), -1, dtype=np.int64)
     members[:, 0] = start
     size = np.ones(len(start), dtype=np.int64)
-    # A path of n nodes needs about n**2 / 2 steps; what is stuck after 16 n**2 is let go.
+    # A path of n nodes needs about n**2 / 2 steps. Subgraphs unfinished after 16 n**2 steps are dropped.
     for _ in range(16 * high * high):
         live = np.flatnonzero(size < target)
         if len(live) == 0:

@@ -1,1 +1,1 @@
-"""Exact null distributions and tests."""
+"""Exact null distributions, p-values and tests."""

@@ -1,4 +1,4 @@
-"""The evidence in a vector of answers: matches, rank sum, and their combined p-value."""
+"""Evidence in a vector of answers: matches, rank sum and their combined p-value."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from invgnn.stats.rank_sum import (
 )
 
 STATISTICS = ("matches", "rank", "combined")
+"""The statistics that a test may declare."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What m answers say about a key.
+    """The evidence that m answers give for a key.
 
     Attributes:
         statistic: Name of the statistic that `log_p` belongs to.
         log_p: Natural logarithm of the p-value, rounded upwards.
         m: Number of carriers.
-        t: Number of bits said right.
-        ones: Number of ones said.
-        rank_sum: Twice the sum of the midranks on 1-carriers.
-        exact: False where a Chernoff bound stands in for the exact law.
-
+        matches: Number of decoded bits that equal the bit of the key (the statistic T).
+        ones: Number of answers decoded as 1.
+        rank_sum: Twice the sum of the midranks on carriers whose bit is 1 (the statistic U).
+        exact: False if a Chernoff bound is used instead of the exact law of the rank sum.
     """
 
     statistic: str
@@ -50,37 +50,40 @@ class Evidence:
         return p_of(self.log_p)
 
     def bits(self, tests: int = 1) -> float:
-        """Return the evidence in bits, see `evidence_bits`."""
+        """Return the evidence in bits, see `evidence_bits`.
+
+        Args:
+            tests: Number of tests, the reported one included.
+        """
         return evidence_bits(self.log_p, tests)
 
 
 def evidence_of(
     answers: ArrayLike, bits: ArrayLike, statistic: str = "combined", threshold: float | None = None
 ) -> Evidence:
-    """Compute the p-value of the answers under the declared statistic, with all its counts.
+    """Compute the p-value of the answers under the declared statistic.
 
-    Guarantee: if the key is uniform among balanced keys given the answers, Pr[p <= u] <= u for
-    every u. Void if the threshold, the reading or the statistic was chosen after seeing bits, if
-    the secret was chosen after seeing answers, or if what reads was trained with the bits.
+    Guarantee: if the key is uniform among balanced keys given the answers, Pr[p <= u] <= u for every u.
+    Void if the threshold, the reading or the statistic was chosen after seeing bits, if the secret was
+    chosen after seeing answers, or if the component that reads the answers was trained with the bits.
 
     Args:
         answers: One number for each carrier.
         bits: The key, one bit for each carrier, half of them 1.
         statistic: One of `STATISTICS`, declared beforehand.
-        threshold: Answers of at least this say 1; by default answers above their median do.
+        threshold: Answers of at least this value decode to 1; by default answers above their median do.
 
     Returns:
-        The evidence.
+        The evidence, with all counts.
 
     Raises:
         SuspectError: If the answers are empty, nested or NaN.
-        ParameterError: If the key is not balanced, the sizes differ, or there is no such statistic.
-
+        ParameterError: If the key is not balanced, the sizes differ, or the statistic is unknown.
     """
     r, w = as_answers(answers), as_bits(bits)
     _check_pair(r, w, statistic)
-    said = decode(r, threshold)
-    t, ones = matches(said, w), int(said.sum())
+    decoded = decode(r, threshold)
+    t, ones = matches(decoded, w), int(decoded.sum())
     by_t = log_p_matches(t, w.size, ones) if statistic != "rank" else 0.0
     by_u = log_p_rank(r, w) if statistic != "matches" else RankTail(0.0, True)
     p = {"matches": by_t, "rank": by_u.log_p, "combined": log_p_combined(by_t, by_u.log_p)}
@@ -88,59 +91,56 @@ def evidence_of(
 
 
 def decode(answers: ArrayLike, threshold: float | None = None) -> NDArray[np.bool_]:
-    """Decode answers into the bits said.
+    """Decode answers into bits.
 
     Args:
         answers: One number for each carrier.
-        threshold: Answers of at least this say 1; by default answers above their median do.
+        threshold: Answers of at least this value decode to 1; by default answers above their median do.
 
     Returns:
         One boolean for each carrier.
 
     Raises:
         SuspectError: If the answers are empty, nested or NaN.
-
     """
     r = as_answers(answers)
     if threshold is not None:
         return r >= threshold
-    # Above the lower middle value is above the median, without the rounding (or inf - inf)
+    # An answer above the lower middle value is above the median. This avoids the rounding (or inf - inf)
     # of averaging the two middle values.
     middle = float(np.sort(r)[(r.size - 1) // 2])
     return r > middle
 
 
-def matches(said: ArrayLike, bits: ArrayLike) -> int:
-    """Count the bits said right: the statistic T.
+def matches(decoded: ArrayLike, bits: ArrayLike) -> int:
+    """Count the decoded bits that equal the bits of the key: the statistic T.
 
     Args:
-        said: The bits said.
+        decoded: The decoded bits.
         bits: The key.
 
     Returns:
-        The number of places where both agree.
+        The number of positions at which both agree.
 
     Raises:
         ParameterError: If either is not a vector of zeros and ones.
-
     """
-    return int(np.count_nonzero(as_bits(said) == as_bits(bits)))
+    return int(np.count_nonzero(as_bits(decoded) == as_bits(bits)))
 
 
 def empirical_p(observed: float, null_values: ArrayLike) -> float:
-    """Compute (1 + #{null >= observed}) / (n + 1).
+    """Compute the empirical p-value (1 + #{null >= observed}) / (n + 1).
 
-    Guarantee: valid if the observed value is exchangeable with the null's under H0; never below
-    1/(n+1). Void if the null's members were picked after looking. The quotient is rounded upwards: it is
-    the least double that is not smaller.
+    Guarantee: valid if the observed value is exchangeable with the null values under H0; never below
+    1/(n+1). Void if the members of the null were selected after looking at them. The quotient is rounded
+    upwards: it is the least double that is not smaller.
 
     Args:
         observed: The value of the suspect.
-        null_values: The n values of the null. NaN counts as larger than anything.
+        null_values: The n values of the null. NaN counts as larger than any number.
 
     Returns:
         The p-value.
-
     """
     values = np.asarray(null_values, dtype=np.float64)
     over, under = 1 + int(np.count_nonzero(~(values < observed))), values.size + 1
@@ -150,11 +150,12 @@ def empirical_p(observed: float, null_values: ArrayLike) -> float:
 
 
 def _check_pair(r: NDArray[np.float64], w: NDArray[np.bool_], statistic: str) -> None:
+    """Raise `ParameterError` unless answers, key and statistic fit together."""
     check_m(w.size)
     if r.size != w.size:
-        raise ParameterError(f"{r.size} answers for {w.size} bits", "ask every carrier once")
+        raise ParameterError(f"got {r.size} answers for {w.size} bits", "pass one answer per carrier")
     if 2 * int(w.sum()) != w.size:
-        advice = "a constant answer matches most bits of an unbalanced key; draw a balanced one"
+        advice = "draw a balanced key: a constant answer matches most bits of an unbalanced one"
         raise ParameterError(f"the key has {int(w.sum())} ones among {w.size} bits", advice)
     if statistic not in STATISTICS:
-        raise ParameterError(f"no statistic {statistic!r}", f"choose one of {STATISTICS}")
+        raise ParameterError(f"unknown statistic {statistic!r}", f"choose one of {', '.join(STATISTICS)}")

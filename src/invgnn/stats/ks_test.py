@@ -1,4 +1,8 @@
-"""Two-sample Kolmogorov-Smirnov tests of many small samples against one pool, decided in integers."""
+"""Two-sample Kolmogorov-Smirnov tests of many small samples against one pool, decided in integers.
+
+The decisions select the carriers. Changing this breaks every mark in the field; golden vectors in the tests
+guard it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,18 @@ from scipy.stats import kstwo
 def similar(
     values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64], delta: float
 ) -> NDArray[np.bool_]:
-    """Which graphs' node values pass a two-sample KS test (p >= delta) against a sorted pool.
+    """Return which graphs pass a two-sample KS test (p >= delta) against a sorted pool.
 
-    All arithmetic on the statistic is in integers, so every machine takes the same decision.
+    The statistic is computed in integers, so every machine reaches the same decision.
+
+    Args:
+        values: One value per node.
+        ptr: Node offsets of the graphs [G+1].
+        pool: The values of the reference, ascending.
+        delta: Smallest p-value that passes.
+
+    Returns:
+        One boolean per graph.
     """
     sizes, found = np.unique(np.diff(ptr), return_inverse=True)
     critical = np.array([ks_critical(int(n), len(pool), delta) for n in sizes], dtype=np.int64)
@@ -24,7 +37,16 @@ def similar(
 def ks_numerator(
     values: NDArray[np.float64], ptr: NDArray[np.int64], pool: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """The KS statistic of each graph's values against a sorted pool, times both sample sizes."""
+    """Compute the KS statistic of each graph against a sorted pool, times both sample sizes.
+
+    Args:
+        values: One value per node.
+        ptr: Node offsets of the graphs [G+1].
+        pool: The values of the reference, ascending.
+
+    Returns:
+        One integer per graph.
+    """
     sizes = np.diff(ptr)
     if not len(values):
         return np.zeros(len(sizes), dtype=np.int64)
@@ -32,7 +54,7 @@ def ks_numerator(
     order = np.lexsort((values, graph))
     v, n = values[order], sizes[graph]
     rank = np.arange(len(v)) - ptr[graph]
-    fresh = np.ones(len(v), dtype=bool)  # does a run of equal values start here?
+    fresh = np.ones(len(v), dtype=bool)  # whether a run of equal values starts here
     fresh[1:] = (v[1:] != v[:-1]) | (graph[1:] != graph[:-1])
     starts = np.flatnonzero(fresh)
     run = np.cumsum(fresh) - 1
@@ -47,10 +69,15 @@ def ks_numerator(
 
 @lru_cache(maxsize=4096)
 def ks_critical(n: int, pool: int, delta: float) -> int:
-    """Largest `ks_numerator` whose p-value is at least delta.
+    """Return the largest `ks_numerator` whose p-value is at least delta.
 
-    The p-value is the one-sample law at the effective sample size, as in scipy's asymptotic
-    two-sample test; the critical value is rounded to nine digits before it is used.
+    The p-value is the one-sample law at the effective sample size, as in scipy's asymptotic two-sample
+    test. The critical value is rounded to nine digits before it is used.
+
+    Args:
+        n: Number of nodes of the graph.
+        pool: Number of values in the pool.
+        delta: Smallest p-value that passes.
     """
     if not n or delta <= 0:
         return n * pool

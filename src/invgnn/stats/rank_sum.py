@@ -1,7 +1,7 @@
-"""The permutation law of the rank sum, and a bound where the exact law costs too much.
+"""The permutation law of the rank sum, and a bound for cases in which the exact law is too expensive.
 
-The answers are fixed, with their ties. The key is uniform among the keys with as many ones. Every
-p-value is an upper bound in floating point too: what rounding may have taken away is added (`up`).
+The answers are fixed, with their ties. The key is uniform among the keys with the same number of ones.
+Every p-value is an upper bound in floating point too: a bound on the rounding error is added (`up`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from scipy.special import expit
 from invgnn.errors import ParameterError, SuspectError
 
 EXACT_RANK_UP_TO = 512
-WHOLE_UP_TO = 128  # answers whose subsets are counted in one table; of more, those of two halves are paired
+"""Largest m for which the exact law of the rank sum is computed."""
+WHOLE_UP_TO = 128
+"""Up to this many answers, subsets are counted in one table; above, those of two halves are combined."""
 
 ROUNDING = 2.0**-50
-"""Eight roundings: each errs by at most 2^-53 of its result. A log or exp counts as two (one unit in
-the last place)."""
+"""Relative error of eight roundings: each errs by at most 2^-53 of its result.
+
+A logarithm or an exponential counts as two (one unit in the last place).
+"""
 
 Row = tuple[int, NDArray[np.float64]]
 
@@ -35,7 +39,6 @@ class RankTail(NamedTuple):
     Attributes:
         log_p: Natural logarithm of the p-value, rounded upwards.
         exact: Whether it is the permutation law (true) or a Chernoff bound on it (false).
-
     """
 
     log_p: float
@@ -51,8 +54,7 @@ def up(value: float, error: float) -> float:
 
     Returns:
         The least double above `value + error`, but at most 0. NaN gives 0, the probability 1. An impossible
-        event (-inf) stays impossible.
-
+            event (-inf) stays impossible.
     """
     if value == -math.inf:
         return value
@@ -62,18 +64,17 @@ def up(value: float, error: float) -> float:
 def log_ratio(count: int, total: int) -> float:
     """Compute log(count / total) of exact integers, rounded upwards.
 
-    Guarantee: at least the true logarithm, and above it by at most 2^-49 (1 + |log|). A power of two
-    keeps the quotient a normal double. The quotient is correctly rounded (2^-53), its logarithm errs by
-    2^-52 of itself, the product with log 2 takes two roundings and the difference one. Together they
-    err by at most 4 * 2^-53 (1 + |log|); twice that is paid.
+    Guarantee: at least the true logarithm, and above it by at most 2^-49 (1 + |log|). A power of two keeps
+    the quotient a normal double. The quotient is correctly rounded (2^-53), its logarithm errs by 2^-52 of
+    itself, the product with log 2 takes two roundings and the difference one. Together they err by at most
+    4 * 2^-53 (1 + |log|); the bound allows for twice that.
 
     Args:
         count: Number of favourable cases, at least 0.
         total: Number of all cases, at least `count` and 1.
 
     Returns:
-        The logarithm; -inf only where no case is favourable.
-
+        The logarithm; -inf only if no case is favourable.
     """
     if not count:
         return -math.inf
@@ -83,15 +84,14 @@ def log_ratio(count: int, total: int) -> float:
 
 
 def rank_sum(answers: ArrayLike, bits: ArrayLike) -> int:
-    """Compute twice the sum of the midranks of the answers on 1-carriers.
+    """Compute twice the sum of the midranks of the answers on carriers whose bit is 1.
 
     Args:
         answers: One number for each carrier.
         bits: The key, one bit for each carrier.
 
     Returns:
-        An integer: a midrank is a multiple of 1/2.
-
+        An integer, because a midrank is a multiple of 1/2.
     """
     return int(_doubled_midranks(as_answers(answers))[as_bits(bits)].sum())
 
@@ -99,8 +99,9 @@ def rank_sum(answers: ArrayLike, bits: ArrayLike) -> int:
 def log_p_rank(answers: ArrayLike, bits: ArrayLike) -> RankTail:
     """Compute log Pr[rank sum >= the observed one], ties included.
 
-    Guarantee: for m <= 512 the exact permutation law given the answers, rounded upwards by less than
-    1e-9; above, an upper bound (`exact` false), valid and only less sharp. Condition as for `null.log_p`.
+    Guarantee: for m <= 512 the exact permutation law given the answers, rounded upwards by less than 1e-9;
+    above, an upper bound (`exact` false), valid and only less sharp. The condition is that of
+    `laws.log_p_matches`.
 
     Args:
         answers: One number for each carrier; infinities are allowed.
@@ -112,7 +113,6 @@ def log_p_rank(answers: ArrayLike, bits: ArrayLike) -> RankTail:
     Raises:
         SuspectError: If the answers are empty, nested or NaN.
         ParameterError: If the bits are not a vector of zeros and ones.
-
     """
     ranks, w = _doubled_midranks(as_answers(answers)), as_bits(bits)
     n, s = int(w.sum()), int(ranks[w].sum())
@@ -125,25 +125,25 @@ def log_p_rank(answers: ArrayLike, bits: ArrayLike) -> RankTail:
 def log_rank_bound(weights: ArrayLike, n: int, s: float) -> float:
     """Compute a Chernoff bound on log Pr[sum of n weights drawn without replacement >= s].
 
-    Guarantee: an upper bound at every (shift a, slope b >= 0), so a poor optimum costs sharpness and
-    never validity. With z_i = a + b w_i, and A the set where z_i > 0, it is
+    Guarantee: an upper bound at every (shift a, slope b >= 0), so a poor optimum costs sharpness and never
+    validity. With z_i = a + b w_i, and A the set where z_i > 0, it is
 
         sum_i log(1 + exp(z_i)) - a n - b s - log C(m, n)
         = a (|A| - n) + b (sum_A w_i - s) + sum_i log(1 + exp(-|z_i|)) - log C(m, n).
 
     Rounding: the large terms that cancel are the first two. They are computed in fractions and rounded
     once. z_i errs by at most 2^-53 (|a| + 2 b |w_i|), of which log(1 + exp(-|z_i|)) passes on the share
-    1/(1 + exp |z_i|); numpy's exp and log1p err by 8 * 2^-53 each, log C by five, the sum by one. Less
-    than 18 are needed of each term, 32 are paid: for ranks less than 1e-9 in all up to m = 4096.
+    1/(1 + exp |z_i|); numpy's exp and log1p err by 8 * 2^-53 each, log C by five, the sum by one. Fewer
+    than 18 roundings of each term are needed and the bound allows for 32: for ranks, less than 1e-9 in
+    total up to m = 4096.
 
     Args:
         weights: The m weights.
-        n: How many of them are drawn.
+        n: Number of weights drawn.
         s: The sum to reach.
 
     Returns:
-        The bound, at most 0; 0 where nothing can be said.
-
+        The bound, at most 0; 0 if no bound can be computed.
     """
     w = np.asarray(weights, dtype=np.float64)
     centre, spread = float(w.mean()), float(w.std())
@@ -152,6 +152,7 @@ def log_rank_bound(weights: ArrayLike, n: int, s: float) -> float:
     u, goal = (w - centre) / spread, (s - n * centre) / spread
 
     def bound(at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the bound at (shift, slope) for standardised weights, and its gradient."""
         z = at[0] + at[1] * u
         value = float(np.logaddexp(0.0, z).sum() - at[0] * n - at[1] * goal)
         return value, np.array([expit(z).sum() - n, expit(z) @ u - goal])
@@ -161,7 +162,7 @@ def log_rank_bound(weights: ArrayLike, n: int, s: float) -> float:
     slope = max(0.0, float(best.x[1])) / spread
     shift = float(best.x[0]) - slope * centre
     size = abs(shift) + slope * float(np.abs(w).max())
-    if not size <= 2.0**30:  # any other slope will do: with this one z_i errs by less than 2^-22
+    if not size <= 2.0**30:  # every slope gives a valid bound; with this one z_i errs by less than 2^-22
         shift, slope = shift * (2.0**30 / size), slope * (2.0**30 / size)
     if not (math.isfinite(shift) and math.isfinite(slope)):
         return 0.0
@@ -185,11 +186,10 @@ def as_answers(answers: ArrayLike) -> NDArray[np.float64]:
 
     Raises:
         SuspectError: If the answers are empty, nested or NaN.
-
     """
     r = np.asarray(answers, dtype=np.float64)
     if r.ndim != 1 or not r.size or np.isnan(r).any():
-        advice = "give one number per carrier; NaN has no rank"
+        advice = "pass one number per carrier; NaN has no rank"
         raise SuspectError(f"answers of shape {r.shape} are empty, nested or NaN", advice)
     return r
 
@@ -205,7 +205,6 @@ def as_bits(bits: ArrayLike) -> NDArray[np.bool_]:
 
     Raises:
         ParameterError: If this is not a vector of zeros and ones.
-
     """
     w = np.asarray(bits)
     if w.ndim != 1 or not ((w == 0) | (w == 1)).all():
@@ -214,13 +213,18 @@ def as_bits(bits: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _doubled_midranks(r: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return twice the midrank of every answer."""
     ordered = np.sort(r)
     return np.searchsorted(ordered, r, "left") + np.searchsorted(ordered, r, "right") + 1
 
 
 @lru_cache(maxsize=2)  # answers without ties all share one table
 def _subsets(weights: tuple[int, ...]) -> tuple[Row, ...]:
-    """For each size k: the least sum of k weights (ascending), and the number of subsets with each sum."""
+    """Count subsets of ascending weights by their sum.
+
+    Returns for each size k the least sum of k weights, and the number of subsets with each sum from there
+    on.
+    """
     low = (0, *accumulate(weights))
     high = (0, *accumulate(reversed(weights)))
     size, half = len(weights), len(weights) // 2
@@ -229,16 +233,17 @@ def _subsets(weights: tuple[int, ...]) -> tuple[Row, ...]:
     for i, weight in enumerate(weights):
         for k in range(min(i + 1, half), 0, -1):
             start = weight - weights[k - 1]
-            width = low[i] - low[i - k + 1] - low[k - 1] + 1  # k-1 of the first i, largest to least
+            # Sums of k - 1 of the first i weights: from the least to the largest.
+            width = low[i] - low[i - k + 1] - low[k - 1] + 1
             rows[k][start : start + width] += rows[k - 1][:width]
-    # What k weights leave out are the other size - k: the same counts, from the largest sum down.
+    # The complement of k weights has size - k weights: the same counts, with the sums in reverse order.
     rows += [rows[size - k][::-1].copy() for k in range(half + 1, size + 1)]
     return tuple(zip(low, rows, strict=True))
 
 
 @lru_cache(maxsize=1)
 def _tails(weights: tuple[int, ...]) -> tuple[Row, ...]:
-    """For each size k: the least sum of k weights, and the number of subsets with at least each sum."""
+    """Return for each size k the least sum of k weights, and how many subsets have at least each sum."""
     rows = _subsets(weights)
     return tuple((low, np.append(np.cumsum(row[::-1])[::-1], 0.0)) for low, row in rows)
 
@@ -246,11 +251,11 @@ def _tails(weights: tuple[int, ...]) -> tuple[Row, ...]:
 def _count_tail(ranks: list[int], n: int, s: int) -> int:
     """Return an upper bound on the number of n-subsets of the ascending ranks that sum to at least s.
 
-    Rounding: the doubles that count are only added and multiplied, so each rounding errs by 2^-53 of the
-    count. A count takes one rounding for each weight, one for each place of the row that is cumulated,
-    one for each place of the row it is multiplied with, one for a product and one for the last sum. The
-    true number is at most 1 + rounds * 2^-52 times the computed one. It is whole, so nothing is added
-    while counts are small.
+    Rounding: the doubles that count subsets are only added and multiplied, so each rounding errs by 2^-53
+    of the count. A count takes one rounding for each weight, one for each entry of the row that is
+    cumulated, one for each entry of the row it is multiplied with, one for a product and one for the last
+    sum. The true number is at most 1 + rounds * 2^-52 times the computed one. It is an integer, so nothing
+    is added while counts are small.
     """
     step = math.gcd(*(rank - ranks[0] for rank in ranks)) or 1
     w = [(rank - ranks[0]) // step for rank in ranks]

@@ -22,7 +22,7 @@ from invgnn.theory.robustness import certificate
 from invgnn.training.batching import accuracy
 from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
-from invgnn.watermark.score_channel import ScoreShift
+from invgnn.watermark.score_shift import ScoreShift
 
 RELEASED = "as released"
 

@@ -1,1 +1,1 @@
-"""The paper's statements as functions, corrected where they are wrong, each aware of what it assumes."""
+"""The paper's statements as functions, corrected where needed. Every result lists its assumptions."""

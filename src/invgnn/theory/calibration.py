@@ -1,4 +1,4 @@
-"""The weight of a mark for a task: what Theorem 1 certifies, what accuracy allows, and what embeds."""
+"""Calibration of the weight of a mark: certified by Theorem 1, limited by accuracy, sufficient to embed."""
 
 from __future__ import annotations
 
@@ -23,27 +23,42 @@ from invgnn.theory.neighbourhood import State, TaskLoss, place_of, squared, surv
 from invgnn.theory.outcome import Calibration, Plan, Trial
 from invgnn.training.tasks import Task, load_task, new_model, parse_setting
 from invgnn.training.trainer import train
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 
 Tick = Callable[[int], None]
 Stage = Callable[[str, int], AbstractContextManager[Tick]]
-"""Opens a stage of the work, given its name and size; told the work done."""
+"""Opens a stage of the work, given its name and its size; yields a function that counts progress."""
 
 
 @contextmanager
 def quiet(label: str, total: int) -> Iterator[Tick]:
-    """A stage that tells nobody."""
+    """Open a stage that reports no progress.
+
+    Args:
+        label: Name of the stage; ignored.
+        total: Size of the stage; ignored.
+    """
     yield lambda done: None
 
 
 def calibrate(
     setting: str, plan: Plan | None = None, *, task: Task | None = None, stage: Stage = quiet
 ) -> Calibration:
-    """The certified and the useful weight of a mark for a setting like `PROTEINS/GIN`.
+    """Return the certified and the useful weight of a mark for a setting such as `PROTEINS/GIN`.
 
-    The mark is drawn from a published stream: its constants need no secret, and it is thrown away.
+    The mark is drawn from a public stream, because the constants do not depend on a secret, and is
+    discarded.
+
+    Args:
+        setting: Task and backbone, separated by a slash.
+        plan: Settings of the calibration; the defaults of `Plan` if omitted.
+        task: The task, if it is loaded already.
+        stage: Opens a stage of the work, to report progress.
+
+    Returns:
+        The constants, one trial per weight, and the chosen weight.
     """
     name, backbone = parse_setting(setting)
     plan = plan or Plan()
@@ -66,7 +81,7 @@ def calibrate(
 
 
 class _Work:
-    """The unmarked model, what was recorded about it, and trials from it on."""
+    """The unmarked model, the measurements around it, and trials that start from it."""
 
     def __init__(self, setting: str, plan: Plan, task: Task, backbone: str, stage: Stage) -> None:
         self.plan, self.task, self.stage = plan, task, stage
@@ -84,7 +99,7 @@ class _Work:
         self.lipschitz = self._steepness(_some(reference.graphs, plan.graphs), states)
 
     def _train(self) -> list[State]:
-        """Train without the mark; the last checkpoints."""
+        """Train without the mark and return the last checkpoints."""
         plan, states = self.plan, list[State]()
         with self.stage("training without the mark", plan.epochs) as tick:
 
@@ -97,7 +112,7 @@ class _Work:
         return states
 
     def _steepness(self, graphs: Graphs, states: list[State]) -> Lipschitz:
-        """L_s at the kept checkpoint; on the carriers also at the first and the last recorded one."""
+        """Return L_s at the kept checkpoint, and on the carriers at the first and the last recorded one."""
         carriers = self.mark.carriers
         with self.stage("measuring the perception's gradients", len(graphs) + 3 * len(carriers)) as tick:
             here = perception_norms(self.model, self.mark, Graphs.concat([graphs, carriers]), progress=tick)
@@ -109,10 +124,11 @@ class _Work:
 
     @cached_property
     def certified(self) -> float:
+        """The largest weight that Theorem 1 certifies, by the corrected bound."""
         return beta_max(self.curvature.envelope, self.plan.eps, self.lipschitz.value)
 
     def trial(self, beta: float, tick: Tick) -> Trial:
-        """Train on from the unmarked model: the plain sum of both losses, as the theorem has it."""
+        """Train further from the unmarked model with the plain sum of both losses, as in the theorem."""
         plan, twin = self.plan, copy.deepcopy(self.model)
         mark = self.mark.replace(recipe=replace(self.mark.recipe, beta=beta))
         options: dict[str, Any] = {"epochs": plan.marked, "lr": plan.lr, "seed": plan.seed + 1}
@@ -129,6 +145,7 @@ class _Work:
         )
 
     def _theorem(self, model: nn.Module, beta: float) -> Imperceptibility:
+        """Check Theorem 1 on a trained model."""
         value, gradient = self.loss(model)
         return check_theorem(
             beta=beta,
@@ -144,9 +161,9 @@ class _Work:
         )
 
     def reduced(self, beta: float, control: Trial) -> Trial:
-        """A trial at this weight, halved while training leaves the neighbourhood because of the mark.
+        """Return a trial at this weight, halved while the mark makes training leave the neighbourhood.
 
-        Where training without the mark leaves it too, no smaller weight can help and none is tried.
+        If training without the mark leaves it too, no smaller weight can help, and none is tested.
         """
         with self.stage("training at the certified weight", self.plan.marked) as tick:
             trial = self.trial(beta, tick)
@@ -159,6 +176,7 @@ class _Work:
 
 
 def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
+    """Draw the mark of the calibration from a public stream."""
     key: Any = "plain" if plan.access == "perception" else "keyed"
     recipe = Recipe(
         loss="mse", gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
@@ -168,10 +186,11 @@ def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
 
 
 def _width(model: Any) -> int:
+    """Return the number of hidden channels of a model."""
     return int(model.architecture["hidden_channels"])
 
 
 def _some(graphs: Graphs, count: int) -> Graphs:
-    """So many of the graphs, the same for everyone."""
+    """Return `count` of the graphs, chosen by a public stream."""
     order = public_stream("calibration graphs", len(graphs)).permutation(len(graphs))
     return graphs.take(np.sort(order[:count]))

@@ -1,4 +1,4 @@
-"""The paper's composite edit, leg by leg: fine-tuned, pruned, distilled; its budget beside its drift."""
+"""The paper's composite edit (fine-tune, prune, distil): its budget and the measured drift of each step."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
 
 PRUNED_FIRST = 0.5
-"""The share pruned before the paper's sweep of students."""
+"""Share of weights that is pruned before the paper's sweep of students."""
 
 
 @dataclass(frozen=True)
 class Composite(Statement):
-    """One model after three edits in a row: its budget, and the drift of each leg as measured.
+    """A model after three edits in a row: its budget, and the measured drift of each edit.
 
-    Guarantee: the whole drift is at most the sum of the legs, whatever the edits (triangle inequality). The
-    budget has none; its standing says how it fared.
+    Guarantee: the total drift is at most the sum of the legs, for any edits (triangle inequality). The
+    budget has no guarantee; its standing says whether it held.
+
+    Attributes:
+        budget: The composite bound and the measured total drift.
+        legs: The drift caused by fine-tuning, by pruning and by distillation.
     """
 
     budget: Budget
@@ -44,10 +48,22 @@ def composite(
     lr: float = 1e-3,
     access: Access | None = None,
 ) -> Composite:
-    """You get the budget L_s·Δ + c_prune·√p + c_distill·π of a model fine-tuned, half pruned and distilled.
+    """Return the budget L_s·Δ + c_prune·√p + c_distill·π of a model fine-tuned, half pruned and distilled.
 
-    The constants come from the paper's own sweeps (B.5): c_prune over shares pruned from the fine-tuned
-    model, c_distill over students of the half pruned one, `pi` being one of its shares.
+    The constants come from the paper's own sweeps (B.5): c_prune from several shares pruned from the
+    fine-tuned model, c_distill from several students of the half pruned model.
+
+    Args:
+        model: The marked model.
+        mark: Its mark.
+        task: Its task.
+        pi: Share of inputs without teacher scores; one of the shares in the sweep.
+        epochs: Epochs of fine-tuning and of distillation.
+        lr: Learning rate of both.
+        access: The reading; by default the first that the mark declares.
+
+    Raises:
+        ParameterError: If `pi` is not in the sweep.
     """
     if pi not in DISTILLED:
         raise ParameterError(f"pi={pi}", f"choose one of the sweep, {', '.join(map(str, DISTILLED))}")
@@ -75,9 +91,14 @@ def composite(
 
 
 def student(pi: float, epochs: int, lr: float) -> Edit:
-    """You get the edit that goes without the teacher on a share pi of the inputs.
+    """Return the edit that trains a student without teacher scores on a share pi of the inputs.
 
-    Without a teacher on any, which the paper's sweep has and its definition excludes, it is fine-tuning.
+    pi = 1 is part of the paper's sweep although its definition excludes it; it is plain fine-tuning.
+
+    Args:
+        pi: Share of inputs without teacher scores, in (0, 1].
+        epochs: Number of epochs.
+        lr: Learning rate.
     """
     if pi == 1:
         return FineTune(epochs, lr)

@@ -1,8 +1,8 @@
-"""Set Cover, the problem behind WM-Remove: exactly, greedily, and by rounding its relaxation.
+"""Set Cover, the problem behind WM-Remove: solved exactly, greedily, and by rounding its relaxation.
 
-The paper calls it Hitting Set; as stated there (choose few sets that contain every element) it is Set
-Cover, the dual of Hitting Set, and just as NP-complete. With a `demand` below the number of elements
-it is partial cover, which is what a thief who only wants T below tau has to solve.
+The paper calls the problem Hitting Set. As stated there (choose few sets that contain every element) it is
+Set Cover, the dual of Hitting Set, which is NP-complete too. With a `demand` below the number of elements
+it is partial cover, the problem of a thief who only needs T below the threshold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ EXACT = Assumption("the solver's arithmetic is right to one part in a million")
 
 @dataclass(frozen=True)
 class SetCover:
-    """Sets over the elements 0..size-1, each as a bit mask: element k belongs if bit k is 1."""
+    """An instance of Set Cover: sets over the elements 0..size-1, as bit masks.
+
+    Attributes:
+        size: Number of elements.
+        sets: One mask per set; element k belongs to the set if bit k is 1.
+    """
 
     size: int
     sets: tuple[int, ...]
@@ -38,40 +43,48 @@ class SetCover:
     def __post_init__(self) -> None:
         if self.size < 1 or not self.sets or any(s < 0 or s >> self.size for s in self.sets):
             raise ParameterError(
-                f"{len(self.sets)} sets over {self.size} elements, or a set with others",
-                "give at least one element and one set, and masks below 2^size",
+                f"{len(self.sets)} sets over {self.size} elements, or a set contains other elements",
+                "pass at least one element and one set, and masks below 2^size",
             )
 
     @classmethod
     def of(cls, member: ArrayLike) -> SetCover:
-        """You get the problem of a table [elements, sets] that says which element is in which set."""
+        """Return the instance for a boolean table [elements, sets] of membership."""
         table = np.asarray(member, dtype=bool)
         packed = np.packbits(table.T, axis=1, bitorder="little")
         return cls(table.shape[0], tuple(int.from_bytes(row.tobytes(), "little") for row in packed))
 
     @property
     def member(self) -> Bools:
-        """The table [elements, sets] that says which element is in which set."""
+        """The boolean table [elements, sets] of membership."""
         width = -(-self.size // 8)
         packed = np.frombuffer(b"".join(s.to_bytes(width, "little") for s in self.sets), dtype=np.uint8)
         bits = np.unpackbits(packed.reshape(-1, width), axis=1, count=self.size, bitorder="little")
         return bits.T.astype(bool)
 
     def covered(self, chosen: Iterable[int]) -> int:
-        """How many elements lie in at least one of the chosen sets."""
+        """Return how many elements are in at least one of the chosen sets."""
         return reduce(or_, (self.sets[j] for j in chosen), 0).bit_count()
 
     def demand(self, demand: int | None) -> int:
-        """How many elements must be covered: all, unless fewer are asked for."""
+        """Return how many elements must be covered: `demand`, or all if it is None."""
         wanted = self.size if demand is None else demand
         if not 0 <= wanted <= self.size:
-            raise ParameterError(f"demand {wanted} of {self.size} elements", "ask for 0 to all of them")
+            raise ParameterError(
+                f"demand {wanted} of {self.size} elements", f"choose a number from 0 to {self.size}"
+            )
         return wanted
 
 
 @dataclass(frozen=True)
 class Cover(Statement):
-    """Chosen sets that meet the demand, and the least number that could, as far as was proved."""
+    """A choice of sets that meets the demand, and a proved lower bound on their number.
+
+    Attributes:
+        chosen: Indices of the chosen sets.
+        least: The proved lower bound.
+        method: The solver: "greedy", "rounded" or "exact".
+    """
 
     chosen: tuple[int, ...]
     least: int
@@ -79,15 +92,23 @@ class Cover(Statement):
 
     @property
     def gap(self) -> int:
-        """By how many sets the choice may miss the optimum; 0 if it is proved optimal."""
+        """The largest possible distance from the optimum, in sets; 0 if the choice is proved optimal."""
         return len(self.chosen) - self.least
 
 
 def greedy_cover(problem: SetCover, demand: int | None = None) -> Cover | None:
-    """You get sets taken one by one, each covering most of what is left; None if no family can.
+    """Choose sets one by one, each covering the most elements that are left.
 
-    Guarantee: at most H(demand) = 1 + 1/2 + ... + 1/demand times as many as needed. While r elements
-    are wanting, some set of an optimal family of n covers r/n of them, so each costs at most n/r sets.
+    Guarantee: at most H(demand) = 1 + 1/2 + ... + 1/demand times as many sets as needed. While r elements
+    are missing, some set of an optimal family of n sets covers r/n of them, so each element costs at most
+    n/r sets.
+
+    Args:
+        problem: The instance.
+        demand: How many elements to cover; by default all.
+
+    Returns:
+        The cover, or None if no family of sets meets the demand.
     """
     wanted, have, chosen = problem.demand(demand), 0, list[int]()
     while have.bit_count() < wanted:
@@ -101,11 +122,19 @@ def greedy_cover(problem: SetCover, demand: int | None = None) -> Cover | None:
 
 
 def rounded_cover(problem: SetCover, demand: int | None = None) -> Cover | None:
-    """You get sets in the order of their share in the linear relaxation, until the demand is met.
+    """Choose sets in the order of their values in the linear relaxation until the demand is met.
 
-    Guarantee: the relaxation's value, rounded up, is a lower bound. Where all elements are wanted, at
-    most f times as many sets as needed, f being the most sets that share an element: every element
-    lies in some set with a share of 1/f or more. For partial cover rounding has no such factor.
+    Guarantee: the value of the relaxation, rounded up, is a lower bound. If all elements are demanded, at
+    most f times as many sets are chosen as needed, where f is the largest number of sets that share an
+    element: every element is in some set with a value of 1/f or more. For partial cover rounding has no
+    such factor.
+
+    Args:
+        problem: The instance.
+        demand: How many elements to cover; by default all.
+
+    Returns:
+        The cover, or None if no family of sets meets the demand.
     """
     wanted = problem.demand(demand)
     if problem.covered(range(len(problem.sets))) < wanted:
@@ -118,16 +147,27 @@ def rounded_cover(problem: SetCover, demand: int | None = None) -> Cover | None:
 
 
 def least_cover(problem: SetCover, demand: int | None = None, seconds: float = math.inf) -> Cover | None:
-    """You get the fewest sets that meet the demand, by branch and bound; None if no family does.
+    """Find the smallest number of sets that meets the demand, by branch and bound.
 
     Guarantee: optimal if `gap` is 0, which only a time limit prevents.
+
+    Args:
+        problem: The instance.
+        demand: How many elements to cover; by default all.
+        seconds: Time limit of the solver.
+
+    Returns:
+        The cover, or None if no family of sets meets the demand.
+
+    Raises:
+        ParameterError: If the solver found nothing within the time limit.
     """
     wanted = problem.demand(demand)
     if problem.covered(range(len(problem.sets))) < wanted:
         return None
     solved = _solve(problem, wanted, whole=True, seconds=seconds)
     if solved.x is None:
-        raise ParameterError(f"nothing found in {seconds} s", "allow the solver more time")
+        raise ParameterError(f"the solver found no cover in {seconds} s", "raise the time limit `seconds`")
     chosen = np.flatnonzero(solved.x[: len(problem.sets)] > 0.5).tolist()
     least = math.ceil(solved.mip_dual_bound - TOLERANCE)
     return Cover(tuple(chosen), min(least, len(chosen)), "exact", assumptions=(EXACT,))
@@ -135,7 +175,15 @@ def least_cover(problem: SetCover, demand: int | None = None, seconds: float = m
 
 @dataclass(frozen=True)
 class Effort:
-    """The processor time one solver took on one random instance, and what its answer is known to miss."""
+    """The processor time of one solver on one random instance.
+
+    Attributes:
+        size: Number of elements and of sets.
+        method: The solver.
+        seconds: Processor time.
+        sets: Number of chosen sets.
+        gap: Largest possible distance from the optimum.
+    """
 
     size: int
     method: str
@@ -147,10 +195,15 @@ class Effort:
 def measure_effort(
     sizes: Iterable[int], rng: np.random.Generator, share: float = 0.2, seconds: float = math.inf
 ) -> list[Effort]:
-    """You get every solver's run time on a random instance of each size (as many sets as elements).
+    """Measure the run time of every solver on a random instance of each size (as many sets as elements).
 
-    `seconds` limits the exact solver on each instance; its gap is then no longer 0. Hard for this
-    solver on these instances is all it shows.
+    The measurement only shows how hard these instances are for these solvers.
+
+    Args:
+        sizes: Sizes of the instances.
+        rng: Source of randomness.
+        share: Probability that an element is in a set.
+        seconds: Time limit of the exact solver per instance; if it is reached, the gap may exceed 0.
     """
     solvers: dict[str, Callable[[SetCover], Cover | None]] = {
         "greedy": greedy_cover,
@@ -162,27 +215,36 @@ def measure_effort(
 
 
 def _effort(problem: SetCover, method: str, solve: Callable[[SetCover], Cover | None]) -> Effort:
+    """Run one solver on one instance and measure its processor time."""
     start = time.process_time()  # others may share the machine
     found = solve(problem)
     took = time.process_time() - start
     if found is None:
-        raise ParameterError("the sets leave an element out", "draw instances with `random_cover`")
+        raise ParameterError("some element is in no set", "draw instances with `random_cover`")
     return Effort(problem.size, method, took, len(found.chosen), found.gap)
 
 
 def random_cover(size: int, sets: int, share: float, rng: np.random.Generator) -> SetCover:
-    """You get random sets, each element in each set with probability `share` and in one at least."""
+    """Draw random sets; each element is in each set with probability `share`, and in at least one set.
+
+    Args:
+        size: Number of elements.
+        sets: Number of sets.
+        share: Probability that an element is in a set.
+        rng: Source of randomness.
+    """
     member = rng.random((size, sets)) < share
     member[np.arange(size), rng.integers(sets, size=size)] = True
     return SetCover.of(member)
 
 
 def _harmonic(n: int) -> float:
+    """Return 1 + 1/2 + ... + 1/n, or 1 for n = 0."""
     return math.fsum(1 / k for k in range(1, n + 1)) or 1.0
 
 
 def _without_idle(problem: SetCover, chosen: list[int], wanted: int) -> tuple[int, ...]:
-    """The choice without sets it can do without, the last taken going first."""
+    """Return the choice without redundant sets, removing the last chosen first."""
     kept = list(chosen)
     for j in reversed(chosen):
         rest = [i for i in kept if i != j]
@@ -191,7 +253,7 @@ def _without_idle(problem: SetCover, chosen: list[int], wanted: int) -> tuple[in
 
 
 def _solve(problem: SetCover, wanted: int, *, whole: bool, seconds: float = math.inf) -> Any:
-    """Minimise the sets z under: covered f <= member z, f <= 1, at least `wanted` of f."""
+    """Minimise the number of sets z subject to: covered f <= member z, f <= 1, sum of f >= `wanted`."""
     m, d = problem.size, len(problem.sets)
     cost = np.concatenate([np.ones(d), np.zeros(m)])
     within = sparse.hstack([sparse.csr_array(problem.member.astype(float)), -sparse.eye_array(m)])

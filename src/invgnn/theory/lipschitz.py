@@ -1,4 +1,4 @@
-"""L_s: how fast what a mark perceives can move with the parameters."""
+"""L_s: the largest gradient of the perception of a mark with respect to the parameters."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from invgnn.watermark.losses import in_nats
 from invgnn.watermark.mark import Watermark
 
 BUFFER = 0.12  # the paper's
-CHUNK = 32  # graphs of one forward pass: a backward pass per graph goes through all of them
+CHUNK = 32  # graphs per forward pass: the backward pass of each graph goes through all of them
 
 
 @dataclass(frozen=True)
 class Lipschitz(Statement):
     """The largest gradient norm of the perception with respect to the parameters.
 
-    measured  over the graphs looked at, at one set of parameters
-    buffer    share added to it
-    nearby    the largest of the carriers at other checkpoints; None if nobody looked
+    Guarantee: none. It is a maximum over the measured graphs. No bootstrap of a maximum can exceed it, so
+    the buffer is a convention; `covers` says whether it was sufficient at the other checkpoints.
 
-    Guarantee: none. It is a maximum over graphs that were looked at, and no bootstrap of a maximum can
-    exceed it, so the buffer is a convention; `covers` says whether it sufficed at the other checkpoints.
+    Attributes:
+        measured: The maximum over the measured graphs, at one set of parameters.
+        buffer: Share that is added to it.
+        nearby: The maximum over the carriers at other checkpoints; None if not measured.
     """
 
     measured: float
@@ -38,31 +39,42 @@ class Lipschitz(Statement):
     nearby: float | None = None
 
     def __post_init__(self) -> None:
-        looked = Assumption("no graph is perceived more steeply than those looked at")
+        looked = Assumption("no other graph has a larger gradient than the measured graphs")
         nearby = Assumption("L_s bounds the perception's gradients at other checkpoints too", self.covers)
         object.__setattr__(self, "assumptions", (looked, nearby))
 
     @property
     def value(self) -> float:
-        """L_s, the buffer included."""
+        """L_s, including the buffer."""
         return (1 + self.buffer) * self.measured
 
     @property
     def covers(self) -> bool | None:
-        """Whether the perception is no steeper than L_s at the other checkpoints."""
+        """Whether L_s bounds the gradients at the other checkpoints; None if not measured."""
         return None if self.nearby is None else self.nearby <= self.value
 
 
 def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading | None = None) -> Tensor:
-    """What the mark's squared loss acts on, one number in [0, 1] per graph, with gradients.
+    """Return the input of the mark's squared loss, one number in [0, 1] per graph, with gradients.
 
     At `perception` this is the output of the paper's head. At `embedding` and `logits` it is the answer as
-    the mark is taught, measured by the model's own ordinary answers, and squashed once. Where the mark's
-    loss counts less than once (at `logits`), what is certified for β holds with room to spare.
+    used in embedding, standardised by the model's own answers on ordinary inputs, and put through a
+    sigmoid. If the mark's loss has a smaller slope (at `logits`), a certified β is conservative.
+
+    Args:
+        model: The model.
+        mark: The mark.
+        graphs: The graphs.
+        reading: The reading; by default the first that the mark declares.
+
+    Raises:
+        ParameterError: If the reading is `labels`, which has no gradient.
     """
     reading = reading or mark.reading()
     if reading.access == "labels":
-        raise ParameterError("a label has no gradient", "calibrate at logits, embedding or perception")
+        raise ParameterError(
+            "labels have no gradient", "use the access level logits, embedding or perception"
+        )
     size, head = len(graphs), reading.access == "perception"
     asked = graphs if head else Graphs.concat([graphs, mark.ordinary])
     batch = to_batch(asked, weight_of(model))
@@ -78,15 +90,27 @@ def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading
 
 
 def perceived(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading | None = None) -> Floats:
-    """The same as plain numbers, the model in evaluation mode and left as found."""
+    """Return the same as an array, with the model in evaluation mode and its state restored.
+
+    Args:
+        model: The model.
+        mark: The mark.
+        graphs: The graphs.
+        reading: The reading; by default the first that the mark declares.
+    """
     with evaluation_mode(model), torch.no_grad():
         return np.asarray(perceive(model, mark, graphs, reading).double().cpu().numpy())
 
 
 def jacobian_norms(outputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of the gradient of every output with respect to all parameters together."""
+    """Return the Euclidean norm of the gradient of every output with respect to all parameters together.
+
+    Args:
+        outputs: One number per graph.
+        parameters: The parameters.
+    """
     rows = []
-    for output in outputs:  # one backward each: torch's batched gradients take four times as long
+    for output in outputs:  # one backward pass each: torch's batched gradients take four times as long
         found = torch.autograd.grad(output, parameters, retain_graph=True, allow_unused=True)
         squares = [g.double().square().sum() for g in found if g is not None]
         rows.append(torch.stack(squares).sum().sqrt() if squares else output.new_zeros(()).double())
@@ -100,7 +124,17 @@ def perception_norms(
     reading: Reading | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Floats:
-    """‖∇θ s(G)‖ for every graph, in evaluation mode: a graph's answer does not depend on its company."""
+    """Return ‖∇θ s(G)‖ for every graph, in evaluation mode.
+
+    In evaluation mode, the answer on a graph does not depend on the other graphs of the batch.
+
+    Args:
+        model: The model.
+        mark: The mark.
+        graphs: The graphs.
+        reading: The reading; by default the first that the mark declares.
+        progress: Called with the number of graphs after every chunk.
+    """
     weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     found = []
     for part in _chunks(graphs):
@@ -113,5 +147,6 @@ def perception_norms(
 
 
 def _chunks(graphs: Graphs) -> Iterator[Graphs]:
+    """Split graphs into chunks."""
     for start in range(0, len(graphs), CHUNK):
         yield graphs.take(np.arange(start, min(start + CHUNK, len(graphs))))

@@ -1,8 +1,9 @@
-"""How far answers lie from flipping a bit, and how many bits a bounded drift must leave right.
+"""Margins of the answers, and how many bits a bounded drift of the answers must leave right.
 
-Lemma B.1 of the paper with signed margins: a bit that is read wrong has a negative margin, and no small
-drift puts it right. The lemma speaks of answers decoded at a fixed threshold; most readings here decode at
-the answers' own median, which the drift moves too, so they get a certificate of their own.
+This is Lemma B.1 of the paper with signed margins: a bit that is read wrong has a negative margin, and a
+small drift does not correct it. The lemma assumes that answers are decoded at a fixed threshold. Most
+readings here decode at the median of the answers, which drifts too, so they have a certificate of their
+own.
 """
 
 from __future__ import annotations
@@ -23,73 +24,115 @@ from invgnn.theory.statement import Assumption, Statement
 
 Rule = Literal["threshold", "median"]
 ROUNDING = 1e-12
-"""Answers in [0, 1] and their differences are rounded; nothing is certified by so little."""
+"""Answers in [0, 1] and their differences are rounded: a margin this small certifies nothing."""
 
-SAME_CARRIERS = Assumption("drift is the largest over these very carriers, read without randomness", True)
+SAME_CARRIERS = Assumption("the drift is the largest over the same carriers, read without randomness", True)
 
 
 def squash(answers: Answers) -> Floats:
-    """You get s_k in [0, 1]; one half is the suspect's own usual answer.
+    """Return the answers s_k in [0, 1], where 1/2 is the suspect's usual answer.
 
-    Binary readings are in [0, 1] already. The others are measured in standard deviations of the suspect's
-    ordinary answers and put through the logistic function, which keeps their order.
+    Binary readings are in [0, 1] already. Other answers are standardised by the suspect's answers on
+    ordinary inputs and put through the logistic function, which keeps their order.
     """
     return answers.carriers if answers.reading.binary else np.asarray(expit(answers.standard))
 
 
 def signed_margins(s: ArrayLike, bits: ArrayLike, threshold: float = 0.5) -> Floats:
-    """You get m_k = (2 w_k - 1)(s_k - threshold): positive where the bit is read right."""
+    """Return m_k = (2 w_k - 1)(s_k - threshold), which is positive where the bit is read right.
+
+    Args:
+        s: Answers in [0, 1].
+        bits: The key.
+        threshold: The threshold of decoding.
+    """
     r, w = as_answers(s), as_bits(bits)
     _check_pair(r.size, w.size)
     return (2 * w.astype(np.float64) - 1) * (r - threshold)
 
 
 def as_key(bits: ArrayLike, answers: int) -> Bools:
-    """You get the bits as a balanced key for so many answers, or an error: p-values know no other."""
+    """Return the bits as a balanced key, because p-values are defined for balanced keys only.
+
+    Args:
+        bits: The bits.
+        answers: The number of answers that the key must have bits for.
+
+    Raises:
+        ParameterError: If the number of bits is wrong or the key is not balanced.
+    """
     w = as_bits(bits)
     _check_pair(answers, w.size)
     laws.check_m(w.size)
     if 2 * int(w.sum()) != w.size:
-        advice = "the exact law is that of balanced keys; draw one"
+        advice = "use a balanced key: half of its bits are 1"
         raise ParameterError(f"the key has {int(w.sum())} ones among {w.size} bits", advice)
     return w
 
 
 def kappa_unsigned(s: ArrayLike) -> float:
-    """You get the paper's margin min |s_k - 1/2|, which ignores whether bits are read right."""
+    """Return the paper's margin min |s_k - 1/2|, which ignores whether the bits are read right."""
     return float(np.abs(as_answers(s) - 0.5).min())
 
 
 def kappa_signed(s: ArrayLike, bits: ArrayLike) -> float:
-    """You get min m_k: the margin the lemma needs; negative as soon as one bit is read wrong."""
+    """Return min m_k, the margin that the lemma needs; it is negative if any bit is read wrong.
+
+    Args:
+        s: Answers in [0, 1].
+        bits: The key.
+    """
     return float(signed_margins(s, bits).min())
 
 
 def headroom(t: int, m: int, alpha: float = 1e-6, law: null.Null = null.EXACT) -> int:
-    """You get T - tau: how many matches may still be lost (the paper's other kappa_marg)."""
+    """Return T - tau, the number of matches that may still be lost (the paper's other kappa_marg).
+
+    Args:
+        t: Number of matches.
+        m: Number of carriers.
+        alpha: Significance level.
+        law: The null that gives the threshold.
+    """
     return int(t) - law.threshold(m, alpha)
 
 
 def drift(before: ArrayLike, after: ArrayLike) -> float:
-    """You get gamma, the largest change of any answer."""
+    """Return gamma, the largest change of any answer.
+
+    Args:
+        before: Answers before an edit.
+        after: Answers after it, on the same carriers.
+    """
     return float(np.abs(_change(before, after)).max())
 
 
 def drift_in_order(before: ArrayLike, after: ArrayLike) -> float:
-    """You get the drift that median decoding feels: moving all answers alike changes no order.
+    """Return the drift that matters for median decoding: a shift of all answers changes no order.
 
-    It is half the range of the changes, never more than `drift`.
+    It is half the range of the changes and never more than `drift`.
+
+    Args:
+        before: Answers before an edit.
+        after: Answers after it, on the same carriers.
     """
     return float(np.ptp(_change(before, after))) / 2
 
 
 @dataclass(frozen=True)
 class Certificate(Statement):
-    """At least `t` matches are left by any drift up to gamma, and p is at most exp(log_p).
+    """A lower bound on the matches after any drift up to gamma, and an upper bound on p.
 
     Guarantee: for every s' with |s'_k - s_k| <= gamma for all k, decoded by the same rule. Nothing is
     assumed about how the model was changed. p is the exact p-value of T for a balanced key, at the worst
     count of ones that the drift allows.
+
+    Attributes:
+        rule: How answers are decoded: at a fixed threshold, or at their median.
+        gamma: The drift.
+        m: Number of carriers.
+        matches: Number of matches that are certain.
+        log_p: Upper bound on the log p-value.
     """
 
     rule: Rule
@@ -100,12 +143,19 @@ class Certificate(Statement):
 
     @property
     def bits(self) -> float:
-        """Evidence in T that must be left."""
+        """Evidence bits that are certain."""
         return laws.evidence_bits(self.log_p)
 
 
 def certify(s: ArrayLike, bits: ArrayLike, gamma: float, threshold: float = 0.5) -> Certificate:
-    """You get the bits certain to be read right at a fixed threshold: #{k: m_k > gamma}."""
+    """Return the certificate for decoding at a fixed threshold: #{k: m_k > gamma} bits stay right.
+
+    Args:
+        s: Answers in [0, 1].
+        bits: The key.
+        gamma: The drift.
+        threshold: The threshold of decoding.
+    """
     w = as_key(bits, as_answers(s).size)
     right = signed_margins(s, w, threshold) > _drift(gamma)
     lost, false = int((w & ~right).sum()), int((~w & ~right).sum())
@@ -116,12 +166,17 @@ def certify(s: ArrayLike, bits: ArrayLike, gamma: float, threshold: float = 0.5)
 
 
 def certify_median(s: ArrayLike, bits: ArrayLike, gamma: float) -> Certificate:
-    """You get the bits certain to be read right when answers are decoded at their own median.
+    """Return the certificate for decoding at the median of the answers.
 
-    The middle answer c' of the drifted answers lies within gamma of the old one. Given c', at most
-    #{w = 1, s <= c' + gamma} ones are lost and #{w = 0, s >= c' - gamma} zeros turn into ones; and
-    decoding above the middle never says more than m/2 ones, so no more zeros turn than ones are lost.
-    The worst c' is one of the ends or one where a count changes.
+    The middle answer c' of the drifted answers lies within gamma of the old one. Given c', at most #{w = 1,
+    s <= c' + gamma} ones are lost and #{w = 0, s >= c' - gamma} zeros turn into ones. Decoding above the
+    middle never gives more than m/2 ones, so no more zeros turn than ones are lost. The worst c' is one of
+    the ends or a point where a count changes.
+
+    Args:
+        s: Answers in [0, 1].
+        bits: The key.
+        gamma: The drift.
     """
     r, slack = as_answers(s), _drift(gamma)
     w = as_key(bits, r.size)
@@ -137,27 +192,35 @@ def certify_median(s: ArrayLike, bits: ArrayLike, gamma: float) -> Certificate:
 
 
 def worst_log_p(lost: int, false: int, m: int) -> float:
-    """You get the largest log p when at most `lost` ones read 0 and at most `false` zeros read 1.
+    """Return the largest log p if at most `lost` ones are read as 0 and at most `false` zeros as 1.
 
-    Guarantee: asking about one more carrier draws one more bit of the key. So p grows with a further false
-    one (as many hits are easier to reach) and falls with a further right one (one more hit from one more
-    draw): the corner where everything allowed went wrong is the worst.
+    Guarantee: one more decoded one draws one more bit of the key. So p increases with a further false one
+    (the same number of hits is easier to reach) and decreases with a further right one (one more hit from
+    one more draw). Hence the worst case is the one with all allowed errors.
+
+    Args:
+        lost: Largest number of ones that are read as 0.
+        false: Largest number of zeros that are read as 1.
+        m: Number of carriers.
     """
     return laws.log_p_matches(m - lost - false, m, m // 2 - lost + false)
 
 
 def _check_pair(answers: int, bits: int) -> None:
+    """Raise an error unless there are as many answers as bits."""
     if answers != bits:
-        raise ParameterError(f"{answers} answers for {bits} bits", "ask every carrier once")
+        raise ParameterError(f"{answers} answers for {bits} bits", "pass one answer per bit")
 
 
 def _drift(gamma: float) -> float:
+    """Return the drift plus a rounding margin."""
     if not gamma >= 0:
-        raise ParameterError(f"gamma is {gamma}", "a drift is a number not below 0")
+        raise ParameterError(f"gamma is {gamma}", "use a drift of 0 or more")
     return gamma + ROUNDING
 
 
 def _change(before: ArrayLike, after: ArrayLike) -> Floats:
+    """Return the change of every answer."""
     old, new = as_answers(before), as_answers(after)
     if old.shape != new.shape:
         raise ParameterError(f"{old.size} answers became {new.size}", "read both on the same carriers")

@@ -1,4 +1,4 @@
-"""ρ₀, the paper's measure of dependence between carriers, and why nothing here rests on it."""
+"""ρ₀, the paper's measure of dependence between carriers, and why no result here depends on it."""
 
 from __future__ import annotations
 
@@ -18,42 +18,52 @@ from invgnn.theory.portrait import portrait
 from invgnn.theory.statement import Assumption, Statement
 from invgnn.watermark.mark import Watermark
 
-WEAK = 1e-3  # what the paper asks of ρ₀
+WEAK = 1e-3  # the largest ρ₀ that the paper allows
 
 
 def weakening(rho0: float) -> float:
-    """The paper's factor c = min(4 ρ₀, ½) by which dependence weakens Hoeffding's exponent."""
+    """Return the paper's factor c = min(4 ρ₀, ½) by which dependence weakens Hoeffding's exponent."""
     _check_rho(rho0)
     return min(4 * rho0, 0.5)
 
 
 def block_length(rho0: float) -> int:
-    """The length ⌈ρ₀^-½⌉ of the blocks that the paper treats as independent."""
+    """Return the length ⌈ρ₀^-½⌉ of the blocks that the paper treats as independent."""
     _check_rho(rho0)
     if rho0 == 0:
-        raise ParameterError("blocks for rho0 = 0 have no end", "independent carriers need no blocks")
+        raise ParameterError(
+            "blocks for rho0 = 0 have no end", "use rho0 > 0; independent carriers need no blocks"
+        )
     return math.ceil(1 / math.sqrt(rho0))
 
 
 def blocks(m: int, rho0: float) -> int:
-    """How many whole blocks m carriers make: the sample size that the blocking argument really has."""
+    """Return how many whole blocks m carriers make, the effective sample size of the blocking argument.
+
+    Args:
+        m: Number of carriers.
+        rho0: Correlation between carriers.
+    """
     return m // block_length(rho0)
 
 
 def _check_rho(rho0: float) -> None:
+    """Raise an error unless rho0 is in [0, 1]."""
     if not 0 <= rho0 <= 1:
-        raise ParameterError(f"rho0 is {rho0}", "give a correlation from 0 to 1")
+        raise ParameterError(f"rho0 is {rho0}", "choose a correlation from 0 to 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Maximum(Statement):
-    """A largest absolute correlation beside what chance alone makes of it.
+    """The largest absolute correlation, compared with its distribution by chance.
 
-    value     the maximum
-    kept      the maximum of those that pass Benjamini-Hochberg; 0 if none does
-    passing   how many do, of `pairs`
-    expected  the median of the maximum under the permutation null
-    p         how often that null's maximum is as large
+    Attributes:
+        value: The maximum.
+        kept: The maximum of the correlations that pass Benjamini-Hochberg; 0 if none does.
+        passing: How many of them pass.
+        pairs: Number of correlations.
+        expected: The median of the maximum under the permutation null.
+        p: The p-value of the maximum under the permutation null.
     """
 
     value: float
@@ -66,14 +76,17 @@ class Maximum(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing(Statement):
-    """Both estimates of ρ₀ for a set of m carriers.
+    """Both estimates of ρ₀ for a set of carriers.
 
-    bank       over pairs of carriers, each pair correlated across the statistics
-    proxies    over lags in the order of the carriers, of the perception and of the invariant: the larger
+    Guarantee: none, and none is needed. Correlations of some statistics do not bound those of others.
+    Pairwise correlations, however small, do not imply Hoeffding's inequality (`xor_bits`). The exact null
+    of a keyed mark holds for any dependence between carriers. ρ₀ is reported because the paper reports it.
 
-    Guarantee: none, and none is needed. Correlations of some statistics bound those of no other; pairwise
-    correlations, however small, do not make Hoeffding's inequality true (`xor_bits`); and the exact null
-    of a keyed mark holds whatever the carriers' dependence. It is reported because the paper reports it.
+    Attributes:
+        m: Number of carriers.
+        statistics: Number of statistics that are not constant.
+        bank: The maximum over pairs of carriers, each pair correlated across the statistics.
+        proxies: The maximum over lags in the order of the carriers, of the perception and of the invariant.
     """
 
     m: int
@@ -88,7 +101,7 @@ class Mixing(Statement):
 
     @property
     def c(self) -> float:
-        """The paper's weakening factor for it."""
+        """The paper's weakening factor for `rho0`."""
         return weakening(self.rho0)
 
 
@@ -100,7 +113,15 @@ def mixing(
     *,
     permutations: int = 200,
 ) -> Mixing:
-    """ρ₀ by both of the paper's estimators, each with its permutation null."""
+    """Estimate ρ₀ by both of the paper's estimators, each with its permutation null.
+
+    Args:
+        graphs: The carriers.
+        perception: The perception of a model on each carrier.
+        invariant: The invariant of each carrier.
+        rng: Source of randomness for the permutations.
+        permutations: Number of permutations.
+    """
     bank = standard_columns(portrait(graphs, perception))
     series = standard_columns(np.column_stack([perception, invariant]))
     found, lags = bank_maximum(bank, rng, permutations), lag_maximum(series, rng, permutations)
@@ -111,20 +132,27 @@ def mixing(
         bank=found,
         proxies=lags,
         assumptions=(
-            Assumption(f"both estimates are at most {WEAK}, as the paper asks", weak),
-            Assumption("every measurable function of the carriers is as weakly correlated as these"),
-            Assumption("weak pairwise correlation makes Hoeffding's inequality hold", False),
+            Assumption(f"both estimates are at most {WEAK}, as the paper requires", weak),
+            Assumption("every measurable function of the carriers is correlated as weakly as these"),
+            Assumption("weak pairwise correlation implies Hoeffding's inequality", False),
         ),
     )
 
 
 def mixing_of(mark: Watermark, model: nn.Module, rng: np.random.Generator, **options: int) -> Mixing:
-    """The same for a mark's carriers as a model perceives them."""
+    """Estimate ρ₀ for the carriers of a mark, with the perception of a model.
+
+    Args:
+        mark: The mark.
+        model: The model.
+        rng: Source of randomness for the permutations.
+        options: Further arguments of `mixing`.
+    """
     return mixing(mark.carriers, perceived(model, mark, mark.carriers), mark.perceived, rng, **options)
 
 
 def standard_columns(values: ArrayLike) -> Floats:
-    """Every column with mean 0 and variance 1; a constant column is 0."""
+    """Return the table with every column at mean 0 and variance 1; a constant column becomes 0."""
     table = np.asarray(values, dtype=np.float64)
     apart = table - table.mean(axis=0)
     spread = apart.std(axis=0)
@@ -133,10 +161,10 @@ def standard_columns(values: ArrayLike) -> Floats:
 
 
 def carrier_correlations(table: Floats) -> Floats:
-    """The Pearson correlation of every pair of rows [..., pairs] across the columns.
+    """Return the Pearson correlation of every pair of rows [..., pairs] across the columns.
 
-    Correlating one statistic over all pairs, as the paper's text can be read, says nothing: over all
-    ordered pairs i ≠ j that number is -1 / (m - 1), whatever the data.
+    The paper's text can also be read as correlating one statistic over all pairs. That number is not
+    informative: over all ordered pairs i ≠ j it is -1 / (m - 1) for any data.
     """
     apart = table - table.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(apart, axis=-1, keepdims=True)
@@ -146,18 +174,23 @@ def carrier_correlations(table: Floats) -> Floats:
 
 
 def lag_correlations(series: Floats) -> Floats:
-    """The circular autocorrelation [..., lags] of standardised values at lags 1 to half their number."""
+    """Return the circular autocorrelation [..., lags] of standardised values at lags 1 to half their number."""
     size = series.shape[-1]
     power = np.abs(np.fft.rfft(series)) ** 2
     return np.asarray(np.fft.irfft(power, size)[..., 1 : size // 2 + 1] / size)
 
 
 def bank_maximum(table: Floats, rng: np.random.Generator, permutations: int) -> Maximum:
-    """The largest correlation between carriers, beside that of statistics shuffled each on its own.
+    """Compare the largest correlation between carriers with that of separately shuffled statistics.
 
-    Shuffling whole carriers would change nothing, which is why one set of carriers cannot tell their
-    dependence; shuffled one by one, the statistics lose their relation to each other too, so a small p
-    means that statistics are related, not that carriers are.
+    Shuffling whole carriers would change nothing, so one set of carriers cannot show their dependence.
+    Shuffling each statistic separately also destroys the relations between statistics, so a small p means
+    that statistics are related, not that carriers are.
+
+    Args:
+        table: Standardised statistics [carriers, statistics].
+        rng: Source of randomness.
+        permutations: Number of permutations.
     """
     informative = table[:, table.any(axis=0)]
     found = carrier_correlations(informative)
@@ -168,7 +201,13 @@ def bank_maximum(table: Floats, rng: np.random.Generator, permutations: int) -> 
 
 
 def lag_maximum(series: Floats, rng: np.random.Generator, permutations: int) -> Maximum:
-    """The largest lag correlation of the columns, beside that of rows in random order: an exact test."""
+    """Compare the largest lag correlation of the columns with that of rows in random order, an exact test.
+
+    Args:
+        series: Standardised values [carriers, series].
+        rng: Source of randomness.
+        permutations: Number of permutations.
+    """
     found = lag_correlations(series.T)
     orders = rng.permuted(np.tile(np.arange(len(series)), (permutations, 1)), axis=1)
     chance = np.abs(lag_correlations(np.moveaxis(series[orders], -1, -2))).max(axis=(1, 2))
@@ -176,6 +215,7 @@ def lag_maximum(series: Floats, rng: np.random.Generator, permutations: int) -> 
 
 
 def _maximum(found: Floats, samples: int, chance: Floats) -> Maximum:
+    """Summarise correlations and the maxima of their permutation null."""
     size = np.abs(found)
     passing = rejected(p_values(found, samples))
     value = float(size.max(initial=0.0))
@@ -193,7 +233,12 @@ def _maximum(found: Floats, samples: int, chance: Floats) -> Maximum:
 
 
 def p_values(correlations: ArrayLike, samples: int) -> Floats:
-    """Two-sided p-values of Pearson correlations of so many independent normal pairs."""
+    """Return two-sided p-values of Pearson correlations.
+
+    Args:
+        correlations: The correlations.
+        samples: Number of independent normal pairs behind each correlation.
+    """
     r = np.clip(np.asarray(correlations, dtype=np.float64), -1, 1)
     if samples < 3:
         return np.ones_like(r)
@@ -203,7 +248,12 @@ def p_values(correlations: ArrayLike, samples: int) -> Floats:
 
 
 def rejected(p: ArrayLike, q: float = 0.05) -> Bools:
-    """Which hypotheses Benjamini and Hochberg reject, so that a share q of them at most is false."""
+    """Return which hypotheses the Benjamini-Hochberg procedure rejects.
+
+    Args:
+        p: The p-values.
+        q: False discovery rate: the expected share of false rejections is at most q.
+    """
     values = np.asarray(p, dtype=np.float64)
     ordered = np.sort(values)
     below = np.flatnonzero(ordered <= q * np.arange(1, len(values) + 1) / max(len(values), 1))
@@ -211,14 +261,14 @@ def rejected(p: ArrayLike, q: float = 0.05) -> Bools:
 
 
 def xor_bits(k: int) -> Bools:
-    """All outcomes [2^k, 2^k - 1] of bits that are pairwise independent and yet all agree too often.
+    """Return all outcomes [2^k, 2^k - 1] of bits that are pairwise independent but agree too often.
 
-    One bit for every non-empty subset of k fair coins, the exclusive or of its coins. Every two bits are
-    independent, so every correlation is 0; yet all are 0 together with probability 2^-k, where Hoeffding's
-    inequality would allow exp(-(2^k - 1) / 2).
+    There is one bit for every non-empty subset of k fair coins, the exclusive or of its coins. Every two
+    bits are independent, so every correlation is 0. However, all bits are 0 with probability 2^-k, where
+    Hoeffding's inequality would allow exp(-(2^k - 1) / 2).
     """
     if not 1 <= k <= 12:
-        raise ParameterError(f"k is {k}", "enumerate from 1 to 12 coins")
+        raise ParameterError(f"k is {k}", "choose k from 1 to 12; the table has 2^k rows")
     coins, subsets = np.arange(2**k)[:, None], np.arange(1, 2**k)
     shared = (coins & subsets)[..., None] >> np.arange(k) & 1
     return np.asarray(shared.sum(axis=-1) % 2 == 1)

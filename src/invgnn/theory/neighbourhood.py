@@ -1,4 +1,4 @@
-"""Where the task loss was looked at: losses and gradients at the last checkpoints and near them."""
+"""Losses and gradients of a task at the last checkpoints and at points near them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = Mapping[str, Tensor]
 class TaskLoss:
     """The mean cross-entropy over the training inputs, in evaluation mode, and its gradient.
 
-    Running statistics are taken as the checkpoint has them, and as constants: that is the function the
+    Running statistics are taken from the checkpoint and held constant: this is the function that the
     released model computes.
     """
 
@@ -30,7 +30,7 @@ class TaskLoss:
         self.batch = task.graphs[0] if task.level == "node" else Collated(task.graphs).batch(task.train)
 
     def __call__(self, model: nn.Module) -> tuple[float, dict[str, Tensor]]:
-        """The loss of a model and its gradient, by name, for the parameters that the task uses."""
+        """Return the loss of a model and its gradient, by name, for the parameters that the task uses."""
         weights = {name: p for name, p in model.named_parameters() if p.requires_grad}
         with evaluation_mode(model):
             loss = cross_entropy(call(model, self.batch)[self.rows], self.batch.y[self.rows])
@@ -41,10 +41,13 @@ class TaskLoss:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """Recorded points, and the ball about the best of them that holds them all.
+    """Recorded points, and the smallest ball around the best one that contains all of them.
 
-    centre   parameters of the point of least loss, θ* of the theorem
-    radius   distance from it to the farthest point
+    Attributes:
+        losses: The loss at every point.
+        squares: The squared gradient norm at every point.
+        centre: Parameters of the point with the smallest loss, θ* of the theorem.
+        radius: Distance from the centre to the farthest point.
     """
 
     losses: tuple[float, ...]
@@ -54,25 +57,30 @@ class Neighbourhood:
 
     @property
     def least(self) -> float:
-        """The least loss recorded."""
+        """The smallest recorded loss."""
         return min(self.losses)
 
     def curvature(self) -> Curvature:
-        """μ of the Polyak-Łojasiewicz inequality at these points."""
+        """Return the estimates of μ of the Polyak-Łojasiewicz inequality at these points."""
         return curvature(self.losses, self.squares)
 
     def distance(self, place: Tensor) -> float:
-        """How far parameters lie from the centre."""
+        """Return the distance of parameters from the centre."""
         return float((place - self.centre).norm())
 
 
 def squared(gradient: Mapping[str, Tensor]) -> float:
-    """The squared Euclidean norm of a gradient."""
+    """Return the squared Euclidean norm of a gradient."""
     return float(sum(g.double().square().sum().item() for g in gradient.values()))
 
 
 def place_of(model: nn.Module, gradient: Mapping[str, Tensor]) -> Tensor:
-    """The parameters that the task uses as one vector: a head of the mark's own is no part of it."""
+    """Return the parameters that the task uses as one vector, without the parameters of a perception head.
+
+    Args:
+        model: The model.
+        gradient: The task gradient by name; only its parameters are included.
+    """
     weights = dict(model.named_parameters())
     return torch.cat([weights[name].detach().double().flatten() for name in gradient])
 
@@ -86,9 +94,17 @@ def survey(
     lr: float = 1e-3,
     tick: Callable[[int], None] | None = None,
 ) -> Neighbourhood:
-    """Loss and gradient at every state, and after a few small gradient steps from each.
+    """Record loss and gradient at every state, and after a few small gradient steps from each.
 
-    That makes two points per state: the paper's K checkpoints and K perturbations.
+    This gives two points per state: the paper's K checkpoints and K perturbations.
+
+    Args:
+        model: A model of the right architecture; left unchanged.
+        loss: The task loss.
+        states: The checkpoints.
+        steps: Number of gradient steps of a perturbation.
+        lr: Step size of a perturbation.
+        tick: Called with 1 after every state.
     """
     twin = copy.deepcopy(model)
     seen: list[tuple[float, float, Tensor]] = []
@@ -116,6 +132,7 @@ def survey(
 
 @torch.no_grad()
 def _descend(model: nn.Module, gradient: Mapping[str, Tensor], lr: float) -> None:
+    """Take one gradient step in place."""
     weights = dict(model.named_parameters())
     for name, direction in gradient.items():
         weights[name].sub_(direction, alpha=lr)

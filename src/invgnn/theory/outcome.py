@@ -1,4 +1,4 @@
-"""What a calibration was asked and what it found."""
+"""The settings and the results of a calibration."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ from invgnn.theory.statement import Statement
 
 @dataclass(frozen=True)
 class Plan:
-    """How a calibration is made.
+    """The settings of a calibration.
 
-    access       what s is: the paper's head with its plain key (`perception`), or our reading at
-                 `embedding` or `logits` with a keyed mark, squashed to [0, 1]
-    eps          tolerated increase of the task loss, and tolerated drop of validation accuracy
-    grid         weights to try
-    epochs       of the unmarked model; its last `checkpoints` are recorded
-    marked       further epochs with the mark, from the unmarked model, at every weight
-    graphs       task graphs over which L_s is taken, besides all carriers
-    retries      how often the weight is halved if training leaves the neighbourhood
+    Attributes:
+        access: Where s is read: `perception` is the paper's head with a plain key; `embedding` and `logits`
+            are readings of a keyed mark, mapped to [0, 1].
+        eps: Tolerated increase of the task loss, and tolerated decrease of validation accuracy.
+        grid: Weights to test.
+        epochs: Epochs of the unmarked model.
+        checkpoints: How many of its last epochs are recorded.
+        marked: Further epochs with the mark, from the unmarked model, at every weight.
+        graphs: Number of task graphs, in addition to all carriers, over which L_s is measured.
+        m: Number of carriers.
+        retries: How often the weight is halved if training leaves the neighbourhood.
+        lr: Learning rate.
+        alpha: Significance level at which a mark counts as embedded.
+        seed: Seed of the split, the model and the training.
     """
 
     access: Access = "embedding"
@@ -44,26 +50,41 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.access == "labels":
-            raise ParameterError("a label has no gradient", "calibrate at logits, embedding or perception")
+            raise ParameterError(
+                "labels have no gradient", "use the access level logits, embedding or perception"
+            )
         if not self.grid or not all(0 < beta < math.inf for beta in self.grid):
-            raise ParameterError(f"grid {self.grid}", "give weights above 0, e.g. 0.01, 0.1, 1")
+            raise ParameterError(
+                f"the grid of weights is {self.grid}", "pass finite weights above 0, e.g. 0.01, 0.1, 1"
+            )
         if not 0 < self.eps < math.inf or not 0 < self.lr < math.inf:
             raise ParameterError(
-                f"eps={self.eps}, lr={self.lr}", "both are above 0; the paper's eps is 0.02"
+                f"eps={self.eps}, lr={self.lr}", "use finite numbers above 0; the paper uses eps=0.02"
             )
         if not 2 <= self.checkpoints <= self.epochs:
             raise ParameterError(
-                f"{self.checkpoints} checkpoints of {self.epochs} epochs", "record 2 at least, all at most"
+                f"{self.checkpoints} checkpoints of {self.epochs} epochs",
+                "record at least 2 checkpoints and at most one per epoch",
             )
         if min(self.marked, self.graphs) < 1 or self.retries < 0:
-            raise ParameterError("marked and graphs are at least 1, retries at least 0", "use the defaults")
+            raise ParameterError(
+                f"marked={self.marked}, graphs={self.graphs}, retries={self.retries}",
+                "use marked >= 1, graphs >= 1 and retries >= 0",
+            )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A model trained further at one weight: its accuracy, its mark, and Theorem 1 held against it.
+    """A model trained further at one weight: its accuracy, its mark, and the check of Theorem 1.
 
-    `bits` is the evidence under the exact null, which a plain key does not have: then T alone counts.
+    Attributes:
+        val_acc: Validation accuracy.
+        test_acc: Test accuracy.
+        matches: Number of matches.
+        m: Number of carriers.
+        bits: Evidence bits under the exact null; None for a plain key, which has no exact null.
+        alpha: Significance level at which the mark counts as embedded.
+        theorem: The check of Theorem 1.
     """
 
     val_acc: float
@@ -81,17 +102,17 @@ class Trial:
 
     @property
     def embedded(self) -> bool:
-        """Whether the mark is found at level alpha."""
+        """Whether the mark is detected at level `alpha`."""
         return self.found_at(self.alpha)
 
     def found_at(self, alpha: float) -> bool:
-        """Whether the evidence, or T where there is none, suffices at a level."""
+        """Return whether the mark is detected at a level, by its evidence, or by its matches for a plain key."""
         if self.bits is None:
             return self.matches >= null.NULLS["exact"].threshold(self.m, alpha)
         return self.bits >= -math.log2(alpha)
 
     def record(self) -> dict[str, Any]:
-        """The figures as plain values, one row."""
+        """Return the numbers as plain values, one row."""
         theorem = self.theorem
         row: dict[str, Any] = {
             "beta": self.beta,
@@ -106,14 +127,22 @@ class Trial:
 
 @dataclass(frozen=True)
 class Calibration(Statement):
-    """Everything a calibration found.
+    """The result of a calibration.
 
-    control   the same further training without the mark: what the mark is compared with
-    trials    one per weight on the grid
-    chosen    at the smaller of the certified and the accurate weight, reduced as often as needed
+    Guarantee: `certified` holds under its assumptions, which include those of `chosen.theorem`; on a
+    trained network some of them are known to fail. The cost in accuracy and the gain in evidence are
+    measured.
 
-    Guarantee: `certified` is as good as its assumptions, those of `chosen.theorem` among them; on a trained
-    network some are known to fail. What accuracy and evidence cost and give is measured, not promised.
+    Attributes:
+        setting: Task and backbone.
+        plan: The settings.
+        curvature: The estimates of μ.
+        lipschitz: L_s.
+        radius: Radius of the neighbourhood in which μ was estimated.
+        control: The same further training without the mark.
+        trials: One trial per weight on the grid.
+        chosen: The trial at the smaller of the certified and the accurate weight, halved as often as
+            needed.
     """
 
     setting: str
@@ -131,7 +160,7 @@ class Calibration(Statement):
 
     @property
     def certified(self) -> float:
-        """The corrected bound, from the lower envelope and the buffered L_s."""
+        """The corrected bound, from the lower envelope and L_s with its buffer."""
         return self.chosen.theorem.beta_max
 
     @property
@@ -146,17 +175,18 @@ class Calibration(Statement):
 
     @property
     def useful(self) -> Trial | None:
-        """The trial at the least weight on the grid that embeds the mark and keeps validation accuracy."""
+        """The trial at the smallest weight on the grid that embeds the mark and keeps validation accuracy."""
         kept = (trial for trial in self._keeping if trial.embedded)
         return min(kept, key=lambda trial: trial.beta, default=None)
 
     @property
     def _keeping(self) -> list[Trial]:
+        """The trials that keep validation accuracy."""
         least = self.control.val_acc - self.plan.eps
         return [trial for trial in self.trials if trial.val_acc >= least]
 
     def record(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the numbers as plain values."""
         bend, steep = self.curvature, self.lipschitz
         return {
             "setting": self.setting,
@@ -185,7 +215,7 @@ class Calibration(Statement):
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat row per trained model, constants included: what a table is written from."""
+        """Return one flat row per trained model, including the constants, for a table."""
         flat = {k: v for k, v in self.record().items() if not isinstance(v, dict | list)}
         runs = {"control": (self.control,), "grid": self.trials, "chosen": (self.chosen,)}
         return [flat | {"run": run} | t.record() for run, found in runs.items() for t in found]

@@ -1,4 +1,4 @@
-"""128 statistics of every graph: the bank over which carriers are compared."""
+"""128 statistics per graph, the bank over which carriers are compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PER_NODE = ("degree", "clustering", "triangles", "neighbour degree")
 
 
 def names() -> list[str]:
-    """What the 128 columns of `portrait` are.
+    """Return the names of the 128 columns of `portrait`.
 
     The paper names families (degree moments, clustering, assortativity, 4-node motifs, the perception)
     and a total. Four numbers per node, each with 8 moments, 7 central moments and 11 quantiles, make 104;
@@ -32,11 +32,20 @@ def names() -> list[str]:
 
 
 def portrait(graphs: Graphs, perceived: ArrayLike) -> Floats:
-    """The statistics [G,128] of every graph; `perceived` is what a model's perception says of each."""
+    """Return the statistics [G,128] of every graph.
+
+    Args:
+        graphs: The graphs.
+        perceived: The perception of a model, one number per graph.
+
+    Raises:
+        ParameterError: If there is not one perception per graph, or a graph has no nodes.
+    """
     said = np.asarray(perceived, dtype=np.float64)
     if said.shape != (len(graphs),) or (len(graphs) and graphs.sizes.min() < 1):
         raise ParameterError(
-            f"{said.shape} perceptions of {len(graphs)} graphs", "give one per graph, none without nodes"
+            f"perceptions of shape {said.shape} for {len(graphs)} graphs, or a graph without nodes",
+            "pass one per graph, and only graphs with nodes",
         )
     degree, closed = degrees(graphs), triangles(graphs)
     per_node = (degree, clustering(graphs), closed, neighbour_degree(graphs, degree))
@@ -47,10 +56,14 @@ def portrait(graphs: Graphs, perceived: ArrayLike) -> Floats:
 
 
 def summaries(values: Floats, ptr: Ints) -> Floats:
-    """Moments, central moments and quantiles [G,26] of the values in each run.
+    """Return moments, central moments and quantiles [G,26] of the values in each run.
 
-    Moments come as k-th roots, sign kept, in the unit of the values: the eighth power of a hub's
-    degree would else be all there is to a graph.
+    Moments are given as k-th roots with their sign, in the unit of the values. Otherwise the eighth power
+    of the largest degree would dominate everything else.
+
+    Args:
+        values: The values.
+        ptr: Boundaries of the runs.
     """
     sizes = np.diff(ptr)
     mean = sum_runs(values, ptr) / sizes
@@ -61,11 +74,17 @@ def summaries(values: Floats, ptr: Ints) -> Floats:
 
 
 def _root(moment: Floats, order: int) -> Floats:
+    """Return the k-th root of a moment, with its sign."""
     return np.asarray(np.sign(moment) * np.abs(moment) ** (1 / order))
 
 
 def quantiles(values: Floats, ptr: Ints) -> Floats:
-    """The deciles [G,11] of the values in each run, interpolated as numpy does."""
+    """Return the deciles [G,11] of the values in each run, interpolated as in numpy.
+
+    Args:
+        values: The values.
+        ptr: Boundaries of the runs.
+    """
     sizes = np.diff(ptr)
     ordered = values[np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))]
     place = QUANTILES * (sizes[:, None] - 1)
@@ -76,17 +95,22 @@ def quantiles(values: Floats, ptr: Ints) -> Floats:
 
 
 def neighbour_degree(graphs: Graphs, degree: Ints) -> Floats:
-    """The mean degree of every node's neighbours [N], 0 without any."""
+    """Return the mean degree of every node's neighbours [N], 0 for a node without neighbours.
+
+    Args:
+        graphs: The graphs.
+        degree: The degree of every node.
+    """
     source, target = graphs.directed()
     total = np.bincount(source, weights=degree[target], minlength=graphs.num_nodes)
     return np.asarray(total / np.maximum(degree, 1))
 
 
 def assortativity(graphs: Graphs) -> Floats:
-    """The correlation of degrees across edges of each graph [G]; 0 where all ends have one degree."""
+    """Return the correlation of degrees across the edges of each graph [G], 0 if all degrees are equal."""
     ends = degrees(graphs)[graphs.edges].astype(np.float64)
     count = np.maximum(np.diff(graphs.edge_ptr), 1)
-    # Each edge counts in both directions, so both ends have one mean and one variance.
+    # Each edge counts in both directions, so both ends have the same mean and variance.
     mean = sum_runs(ends.sum(axis=1), graphs.edge_ptr) / (2 * count)
     apart = ends - mean[graphs.graph_of_edge, None]
     both = sum_runs(apart.prod(axis=1), graphs.edge_ptr) / count
@@ -95,6 +119,7 @@ def assortativity(graphs: Graphs) -> Floats:
 
 
 def _whole(graphs: Graphs, degree: Ints, closed: Ints) -> Floats:
+    """Return number of nodes, number of edges, density and transitivity of every graph."""
     nodes, edges = graphs.sizes, np.diff(graphs.edge_ptr)
     wedges = sum_runs(degree * (degree - 1) // 2, graphs.ptr)
     density = edges / np.maximum(nodes * (nodes - 1) / 2, 1)
@@ -102,6 +127,7 @@ def _whole(graphs: Graphs, degree: Ints, closed: Ints) -> Floats:
 
 
 def _motifs(graphs: Graphs) -> Floats:
+    """Return counts, log counts and shares of the connected 4-node motifs of every graph."""
     counts = motifs(graphs).astype(np.float64)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return np.concatenate([counts, np.log1p(counts), share], axis=1)

@@ -88,7 +88,7 @@ class CarrierBatches:
 
     @torch.inference_mode(False)  # what is kept may be trained on later
     def _round(self, portion: Portion, like: Tensor) -> list[tuple[Part, Wanted]]:
-        """All portions of a round."""
+        """Lay out all portions of a round."""
         graphs, n = self.carriers.take(portion.order), portion.length
         laid, starts = to_batch(graphs, like), graphs.ptr[::n]
         nodes, links = np.diff(starts).tolist(), (2 * np.diff(graphs.edge_ptr[::n])).tolist()

@@ -1,4 +1,7 @@
-"""What a mark is bound to before anything is drawn: checked, and hashed into every derivation."""
+"""The context of a mark: what every derivation is bound to, checked before anything is drawn.
+
+Field names and their encoding are part of the format: changing them breaks every mark in the field.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from invgnn.readout.reading import MOST_CLASSES, Reading
 from invgnn.stats import laws
 from invgnn.stats.evidence import STATISTICS
 from invgnn.storage import container, encoding
-from invgnn.watermark.carriers import Sampler
+from invgnn.watermark.sampler import Sampler
 
 FORMAT = 2
-"""The format that marks are drawn in. Format 1 knew no labels and tied directions to a model's width."""
+"""The format of new marks. Format 1 had no labels, and its directions depended on a model's width."""
 LEVELS = ("graph", "node")
 LEAST_FEATURES, MOST_FEATURES = laws.LEAST_DIMENSION, 4096
 MOST_M = 4096

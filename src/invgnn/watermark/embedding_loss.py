@@ -135,7 +135,7 @@ def _scaled(
     carriers: slice,
     ordinary: slice,
 ) -> Tensor:
-    """The answers of the carriers on the scale of the loss."""
+    """Return the answers of the carriers on the scale of the loss."""
     found = answer(seen, reading, mark.direction, model)
     if reading.access == "embedding":
         return standardise(found[carriers], found[ordinary], natural_spread(seen, reading, ordinary))
@@ -143,7 +143,7 @@ def _scaled(
 
 
 def _answers_loss(mark: Embeddable, answers: Tensor, readings: Sequence[Reading], wanted: Wanted) -> Tensor:
-    """The weighted sum of the losses of some readings, one row of answers each."""
+    """Return the weighted sum of the losses of some readings, one row of answers each."""
     weights = [SCORE_WEIGHT if reading.access == "logits" else 1.0 for reading in readings]
     if mark.recipe.loss == "mse":
         losses = mse_loss(answers, wanted.targets.to(answers))
@@ -155,7 +155,7 @@ def _answers_loss(mark: Embeddable, answers: Tensor, readings: Sequence[Reading]
 def _head_loss(
     mark: Embeddable, seen: Observation, model: nn.Module, carriers: slice, wanted: Wanted
 ) -> Tensor:
-    """The loss of the paper's head, with the penalty on its gradient."""
+    """Return the loss of the paper's head, with the penalty on its gradient."""
     reading = next(reading for reading in mark.readings if reading.access == "perception")
     found = answer(seen, reading, mark.direction, model)[carriers]
     return perception_loss(found, wanted.targets.to(found)) + head_penalty(model, found)

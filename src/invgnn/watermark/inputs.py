@@ -25,13 +25,12 @@ _AS_INTEGERS = {torch.bfloat16: (torch.int16, "bfloat16")}
 class Inputs:
     """The inputs of a task, without labels and masks, as canonical bytes.
 
-    Nothing but the bytes is kept. Whoever is shown inputs gets fresh tensors decoded from them, so what is
-    not in the bytes reaches nobody, and what one suspect writes into its input no other suspect sees.
+    Nothing but the bytes is kept. Every suspect gets fresh tensors decoded from them, so nothing outside
+    the bytes can reach a suspect, and what one suspect writes into its input does not reach the next.
 
     Args:
-        data: A list of PyG `Data`, a data set, or the one `Data` of a node task. Every attribute but `y`
-        and
-            masks is bound: dense tensors, numbers, text and None.
+        data: A list of PyG `Data`, a data set, or the one `Data` of a node task. Every attribute except `y`
+            and masks is bound: dense tensors, numbers, text and None.
 
     Raises:
         DataError: If an attribute cannot be bound, or the graphs differ in their attributes.
@@ -71,7 +70,7 @@ class Inputs:
 
 
 def is_one_graph(data: Any) -> bool:
-    """Return whether this is the graph of a node task; a PyG data set shows the edges of all its graphs."""
+    """Return whether this is the one graph of a node task, and not a PyG data set."""
     return hasattr(data, "edge_index") and not hasattr(data, "indices")
 
 
@@ -133,7 +132,7 @@ def _check(graphs: list[dict[str, Any]]) -> None:
 
 
 def _digest_1(graphs: list[Data]) -> str:
-    """The digest of format 1: names, types, shapes and bytes one after the other.
+    """Return the digest of format 1: names, types, shapes and bytes one after the other.
 
     By itself it does not tell all inputs apart, since a name could contain what looks like a tensor. Names
     are checked to be identifiers now, so each ends at its semicolon and type and shape give the length of

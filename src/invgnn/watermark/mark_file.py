@@ -1,4 +1,4 @@
-"""What of a mark is written to a file, and how it comes back; the bits never are."""
+"""The parts of a mark that are written to a file and read back; the bits are never stored."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import Scale
 from invgnn.secret import SIZE, Secret
 from invgnn.storage.container import Container
+from invgnn.watermark.baseline import Baseline
 from invgnn.watermark.recipe import Recipe
-from invgnn.watermark.score_channel import Baseline
 
 
 def pack(fields: Mapping[str, Any], digest: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -46,7 +46,11 @@ def pack(fields: Mapping[str, Any], digest: str) -> tuple[dict[str, Any], dict[s
 
 
 def unpack(held: Container) -> dict[str, Any]:
-    """The fields of the mark in a file."""
+    """Return the fields of the mark in a file.
+
+    Raises:
+        ParameterError: If a part is missing, unknown or malformed.
+    """
     body, tensors = held.body, held.tensors
     _check_names(body, tensors)
     if (tensors["secret"].dtype, tensors["secret"].shape) != (np.uint8, (SIZE,)):
@@ -91,7 +95,9 @@ def _check_names(body: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
 
 
 def _counts(rejected: Any) -> dict[str, int]:
-    """Why candidates were refused, and how often: for the reader's eyes, so only the form is checked."""
+    """Return the counts of rejected candidates; they are informative only, so only their form is
+    checked.
+    """
     if not isinstance(rejected, dict) or len(rejected) > 100:
         raise ParameterError("the counts of refused candidates are malformed", "draw the mark anew")
     for count in rejected.values():

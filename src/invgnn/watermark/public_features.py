@@ -1,4 +1,4 @@
-"""Public features of task inputs: activations of networks with random weights that everybody can redo."""
+"""Public features of task inputs: activations of networks with published random weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from invgnn.stats.laws import LEAST_DIMENSION
 
 WIDTH, LAYERS, NETS = 128, 3, 2
 CLIP = 3.0
-"""In standard deviations: a few huge graphs must not be all that the features see."""
+"""In standard deviations: a few very large graphs must not dominate the features."""
 FLAT = 1e-3
 """Units with a smaller standard deviation are left out of the features (not in format 1)."""
 LEAST = 1e-4
@@ -37,13 +37,21 @@ class Features:
 
     @classmethod
     def fit(cls, batch: Any, level: str, dimension: int, version: int = 2) -> Features:
-        """Fit to the inputs of a task: the graphs of a batch, or the nodes of one graph.
+        """Fit features to the inputs of a task. No label and no secret is used.
 
-        Deterministic and blind: nothing but the inputs goes in, no label and no secret.
+        Args:
+            batch: The graphs of a batch, or the one graph of a node task.
+            level: `graph` or `node`.
+            dimension: Number of features.
+            version: The format of the mark.
+
+        Raises:
+            ParameterError: If the inputs do not carry so many features.
+            DataError: If the inputs have no nodes or no edges.
         """
         raw, scales = _activations(batch, level, None)
         mean, spread = raw.mean(0), raw.std(0, unbiased=False)
-        # A unit that hardly moves shows rounding, which differs from machine to machine: it counts nothing.
+        # The variation of a nearly constant unit is rounding, which differs between machines: leave it out.
         spread = spread.clamp(min=1e-12) if version == 1 else spread.where(spread >= FLAT, torch.inf)
         clipped = ((raw - mean) / spread).clamp(-CLIP, CLIP)
         centred = clipped - clipped.mean(0)
@@ -61,11 +69,11 @@ class Features:
 
     @property
     def dimension(self) -> int:
-        """How many features there are."""
+        """Number of features."""
         return int(self.axes.shape[1])
 
     def __call__(self, batch: Any) -> Tensor:
-        """The features of every input [inputs, dimension], in double precision on the CPU."""
+        """Return the features of every input [inputs, dimension], in double precision on the CPU."""
         raw, _ = _activations(batch, self.level, self.scales)
         return ((raw - self.mean) / self.spread).clamp(-CLIP, CLIP) @ self.axes / self.sizes
 
@@ -73,7 +81,9 @@ class Features:
 def _activations(
     batch: Any, level: str, known: tuple[Tensor, ...] | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Activations of every layer of every network, pooled over graphs, and the scale of each layer."""
+    """Return activations of every layer of every network, pooled over graphs, and the scale of each
+    layer.
+    """
     start, (row, column), degree = _start(batch)
     scales: list[Tensor] = []
     parts: list[Tensor] = []
@@ -92,7 +102,7 @@ def _activations(
 
 
 def _start(batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """What a node looks like by itself: its features, its degree, and one; the edges; degrees from 1 up."""
+    """Return node inputs (features, degree and a constant), the edges, and degrees of at least 1."""
     if getattr(batch, "edge_index", None) is None or not int(batch.num_nodes):
         raise DataError("the inputs have no nodes or no edges", "pass the graphs the model is trained on")
     edges, nodes = batch.edge_index.cpu(), int(batch.num_nodes)
@@ -105,13 +115,16 @@ def _start(batch: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _totals(rows: Tensor, batch: Any) -> Tensor:
-    """Sums over each graph: unlike means, they grow with its size."""
+    """Return sums over each graph; unlike means, they grow with its size."""
     count = torch.bincount(batch.batch.cpu(), minlength=int(batch.num_graphs)).to(rows)
     return pool(rows, batch) * count[:, None]
 
 
 def _weights(net: int, layer: int, width: int) -> tuple[Tensor, Tensor]:
-    """The published weights of one layer: signs, of unit length per unit, and biases in [-1, 1]."""
+    """Return the published weights of one layer: normalised signs, and biases in [-1, 1].
+
+    Changing them breaks every score channel in the field; golden vectors in the tests guard them.
+    """
     stream = public_stream("features", net, layer, width)
     signs = torch.from_numpy(stream.signs(width * WIDTH).astype(np.float32)).view(width, WIDTH)
     words = stream.words(WIDTH).astype(np.float64) / 2.0**64

@@ -61,7 +61,7 @@ def refresh(
 
 
 def _measure(batches: Collection[Any]) -> tuple[int, int | None]:
-    """The number of batches, and the number of graphs in the first."""
+    """Return the number of batches, and the number of graphs in the first."""
     advice = "pass a list or a DataLoader of PyG batches; for a node task [data]"
     if isinstance(batches, Iterator) or not isinstance(batches, Sized):
         raise ParameterError("batches are iterated once per epoch, and these only once", advice)
@@ -74,7 +74,7 @@ def _measure(batches: Collection[Any]) -> tuple[int, int | None]:
 def _loss(
     mark: Refreshable, student: nn.Module, batch: Any, targets: Tensor, temperature: float, step: int | None
 ) -> Tensor:
-    """The loss of one batch: distillation from the teacher and, if a step is given, the mark."""
+    """Return the loss of one batch: distillation from the teacher and, if a step is given, the mark."""
     if step is not None and mark.recipe.joint:
         mixed = mark.mix(batch, step=step)
         soft = _divergence(mixed(student), targets, temperature)
@@ -102,7 +102,7 @@ def _scores(mark: Refreshable, teacher: nn.Module, batch: Any) -> Tensor:
 
 @contextmanager
 def _restored_after_errors(model: nn.Module) -> Iterator[None]:
-    """A block after which a model keeps its new weights, or has its old ones and modes after an error."""
+    """Restore the weights and modes of a model if the block raises."""
     before = copy.deepcopy(model.state_dict())
     modes = [(module, module.training) for module in model.modules()]
     try:

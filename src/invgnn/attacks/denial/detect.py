@@ -15,7 +15,7 @@ from invgnn.nn.forward import call, evaluation_mode, to_batch
 from invgnn.nn.observation import num_graphs
 from invgnn.training.fitting import fit_task
 from invgnn.training.tasks import Task, new_model
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 
 SHARE = 0.01
 """The share of ordinary graphs that may be taken for carriers."""

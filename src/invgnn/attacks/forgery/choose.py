@@ -17,7 +17,9 @@ from invgnn.graphs.invariants import find_invariant, plain_bits
 from invgnn.readout.query import answers_on
 from invgnn.stats.evidence import decode
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Carriers, Reference, Sampler
+from invgnn.watermark.carriers import Carriers
+from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Key, Watermark
 
 SECRETS = 16

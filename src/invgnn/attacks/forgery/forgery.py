@@ -25,7 +25,7 @@ from invgnn.secret import Secret, public_stream
 from invgnn.stats import laws, null
 from invgnn.stats.evidence import decode, matches
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Sampler
+from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.mark import Watermark
 
 Attempt = Callable[[], Verdict]

@@ -25,7 +25,8 @@ from invgnn.graphs.statistics import clustering, degrees, triangles
 from invgnn.readout.query import answers_on
 from invgnn.secret import Secret, public_stream
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Carriers, Reference
+from invgnn.watermark.carriers import Carriers
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Key, Watermark
 from invgnn.watermark.questions import Questions
 

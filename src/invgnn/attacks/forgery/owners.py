@@ -16,7 +16,7 @@ from invgnn.readout.reading import Access
 from invgnn.stats import laws
 from invgnn.training.tasks import Task
 from invgnn.training.trainer import train
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 

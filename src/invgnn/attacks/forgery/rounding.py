@@ -21,20 +21,15 @@ from invgnn.stats import laws
 from invgnn.stats.evidence import evidence_of
 from invgnn.storage import container
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.mark_file import pack
 from invgnn.watermark.public_features import Features
-from invgnn.watermark.score_channel import (
-    Baseline,
-    ScoreChannel,
-    beyond,
-    follow,
-    gaussians,
-    log_probabilities_of,
-    standing,
-)
+from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.gaussians import gaussians
+from invgnn.watermark.score_shift import beyond, follow, standing
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 CLOSE = 2e-8
 """Beyond this angle no cosine rounds to one."""

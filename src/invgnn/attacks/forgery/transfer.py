@@ -16,7 +16,7 @@ from invgnn.nn.layers import fresh_twin
 from invgnn.readout.reading import answer
 from invgnn.training.fitting import fit_task
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 
 

@@ -20,18 +20,12 @@ from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Bools, Floats
 from invgnn.stats import laws
 from invgnn.training.tasks import Task
-from invgnn.watermark.carriers import Reference
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
-from invgnn.watermark.score_channel import (
-    Baseline,
-    ScoreChannel,
-    ScoreShift,
-    beyond,
-    follow,
-    log_probabilities_of,
-    standing,
-)
+from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.score_shift import ScoreShift, beyond, follow, standing
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 LARGEST = 127
 """Nodes of a graph that has a twin: larger numbers would not do as part of an attribute's name."""

@@ -37,7 +37,8 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     from invgnn.secret import Secret, public_stream
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
-    from invgnn.watermark.carriers import Reference, Sampler
+    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
 

@@ -39,7 +39,9 @@ def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
     from invgnn.theory.uniqueness import cross_scores
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
-    from invgnn.watermark.carriers import Carriers, Reference, Sampler
+    from invgnn.watermark.carriers import Carriers
+    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
 

@@ -66,7 +66,7 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
     from invgnn.watermark import losses, recipe, teaching
-    from invgnn.watermark.carriers import Sampler
+    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
 

@@ -41,7 +41,9 @@ def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
     from invgnn.secret import public_stream
     from invgnn.training.tasks import Task, load_task, new_model
     from invgnn.training.trainer import train
-    from invgnn.watermark.carriers import Carriers, Reference, Sampler
+    from invgnn.watermark.carriers import Carriers
+    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.reference import Reference
 
     whole = Reference.of(load_task(setting, seed).data)
     order = np.random.default_rng(seed).permutation(len(whole.graphs))

@@ -1,0 +1,163 @@
+"""Reference: the public population of task graphs that carriers are drawn from and compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgnn.errors import DataError
+from invgnn.graphs.disjoint_union import Draws, Graphs, Ints, ranges
+from invgnn.graphs.invariants import Scale, find_invariant
+from invgnn.graphs.rewiring import sample_subgraphs
+from invgnn.graphs.statistics import clustering, degrees
+from invgnn.secret import public_stream
+from invgnn.watermark.sampler import Sampler, hashes_of
+
+SUBGRAPHS = 1000
+"""How many connected subgraphs stand for the population of a node task."""
+
+
+class Reference:
+    """The public population a mark is drawn from, and the statistics carriers are compared with.
+
+    Make one of these first to draw many marks from the same data: its statistics are computed once.
+    """
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        level: Literal["graph", "node"] = "graph",
+        labels: Ints | None = None,
+        digest: str | None = None,
+    ) -> None:
+        """Store the graphs and, if known, the class of every graph or node.
+
+        Args:
+            graphs: The population.
+            level: Whether whole graphs or nodes are classified.
+            labels: One class per graph or node, -1 where it is unknown; None if there are no classes.
+            digest: The digest a mark is bound to; that of the graphs if not given.
+        """
+        if len(graphs) < 2:
+            raise DataError(
+                f"{len(graphs)} reference graph is not enough to draw carriers from",
+                "pass all training graphs; for a node task pass the one graph itself, not a list",
+            )
+        if not len(graphs.edges):
+            raise DataError(
+                "the reference graphs have no edges, so nothing can be rewired",
+                "check edge_index; carriers need graphs with at least two edges",
+            )
+        self.graphs, self.level, self.labels = graphs, level, labels
+        self.digest = graphs.digest() if digest is None else digest
+        self._scales: dict[str, Scale] = {}
+        self._hashes: dict[tuple[str, int], frozenset[bytes]] = {}
+
+    @classmethod
+    def of(cls, data: Any, version: int = 2) -> Reference:
+        """Return the reference of a task: its training graphs, or the one graph of a node task.
+
+        A single graph (a PyG `Data`) is replaced by connected random subgraphs of 12 to 32 nodes, drawn
+        with a public seed so that everybody gets the same. Labels (`y`) are taken along where they are
+        classes; of a graph with a `train_mask`, those of training nodes only.
+
+        Args:
+            data: A list of PyG `Data`, a data set, one `Data`, `Graphs`, or a `Reference`.
+            version: Format of the mark that asks; marks of format 1 are bound to another digest.
+        """
+        if isinstance(data, Reference):
+            return data
+        if isinstance(data, Graphs):
+            return cls(data, digest=_digest(data, version))
+        # A PyG data set shows the edges of all its graphs together: it is many graphs all the same.
+        if hasattr(data, "indices") or getattr(data, "edge_index", None) is None:
+            items = list(data)
+            graphs = Graphs.from_data(items)
+            return cls(graphs, "graph", labels_of_graphs(items), _digest(graphs, version))
+        whole = Graphs.from_data([data])
+        found, nodes = _subgraphs(whole, public_stream("reference", _digest(whole, version)))
+        if len(found) < SUBGRAPHS // 10:
+            raise DataError(
+                f"only {len(found)} of {SUBGRAPHS} random subgraphs reach 12 nodes",
+                "the graph falls into small pieces; mark it as a task over whole graphs",
+            )
+        known = labels_of_nodes(data)
+        labels = None if known is None else known[nodes]
+        return cls(found, "node", labels, _digest(found, version))
+
+    def labels_at(self, chosen: Ints) -> Ints | None:
+        """Return the labels of some of the graphs, one after the other."""
+        if self.labels is None or self.level == "graph":
+            return None if self.labels is None else self.labels[chosen]
+        return self.labels[ranges(self.graphs.ptr[chosen], self.graphs.sizes[chosen])]
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes among the labels; None without labels or with fewer than two classes."""
+        most = -1 if self.labels is None else int(self.labels.max(initial=-1))
+        return most + 1 if most >= 1 else None
+
+    @cached_property
+    def clustering(self) -> NDArray[np.float64]:
+        """Sorted clustering coefficients of all nodes."""
+        return np.sort(clustering(self.graphs))
+
+    @cached_property
+    def degrees(self) -> NDArray[np.float64]:
+        """Sorted degrees of all nodes."""
+        return np.sort(degrees(self.graphs).astype(np.float64))
+
+    def scale(self, invariant: str) -> Scale:
+        """Return the normalisation of an invariant, fitted to the reference."""
+        if invariant not in self._scales:
+            self._scales[invariant] = Scale.fit(find_invariant(invariant)(self.graphs))
+        return self._scales[invariant]
+
+    def hashes(self, sampler: Sampler) -> frozenset[bytes]:
+        """Return the Weisfeiler-Lehman hashes of all graphs."""
+        key = (sampler.wl, sampler.rounds)
+        if key not in self._hashes:
+            self._hashes[key] = frozenset(hashes_of(self.graphs, sampler))
+        return self._hashes[key]
+
+
+def _digest(graphs: Graphs, version: int) -> str:
+    return graphs.digest_1() if version == 1 else graphs.digest()
+
+
+def _subgraphs(whole: Graphs, draws: Draws) -> tuple[Graphs, Ints]:
+    """Return random connected subgraphs of one graph, and the numbers of their nodes in it."""
+    numbered = Graphs.unchecked(whole.ptr, whole.edges, np.arange(whole.num_nodes)[:, None])
+    found = sample_subgraphs(numbered, SUBGRAPHS, draws)
+    nodes = np.zeros(0, dtype=np.int64) if found.x is None else found.x[:, 0].astype(np.int64)
+    x = None if whole.x is None else whole.x.take(nodes, axis=0)
+    return Graphs.unchecked(found.ptr, found.edges, x), nodes
+
+
+def labels_of_graphs(items: Sequence[Any]) -> Ints | None:
+    """Return the class of every graph, or None if some has none."""
+    found = [_whole(getattr(item, "y", None)) for item in items]
+    if not all(y is not None and y.size == 1 and y.min() >= 0 for y in found):
+        return None
+    return np.array([y.item() for y in found if y is not None], dtype=np.int64)
+
+
+def labels_of_nodes(data: Any) -> Ints | None:
+    """Return the class of every node, -1 outside the training mask, or None if there are no classes."""
+    y, mask = _whole(getattr(data, "y", None)), getattr(data, "train_mask", None)
+    if y is None or y.shape != (int(data.num_nodes),):
+        return None
+    known = y >= 0 if mask is None else np.asarray(mask.cpu()).reshape(len(y), -1).any(1) & (y >= 0)
+    return np.where(known, y, -1)
+
+
+def _whole(y: Any) -> Ints | None:
+    """Return labels as whole numbers, or None if they are not whole numbers."""
+    if y is None:
+        return None
+    found = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
+    return found.astype(np.int64) if found.dtype.kind in "iu" else None
