@@ -63,60 +63,58 @@ mutants: venv  ## mutation testing of the core: which changed lines do the tests
 clean:  ## remove everything that make created
 	rm -rf $(VENV) demo-out dist build site
 
-.PHONY: false-positives evidence
+# Benchmarks: measured promises. Every one is resumable; rows are kept in benchmarks/results/.
+.PHONY: false-positives strength robustness robustness-figures denials theory theory-figures bench-speed bench-scaling
 
-false-positives: venv  ## how often innocent models verify: real models, fresh secrets (an hour, resumable)
-	$(BIN)/python benchmarks/false_positives.py
+false-positives: venv  ## how often innocent models verify: real models, fresh secrets (an hour)
+	$(BIN)/python benchmarks/false_positives.py --into docs/results/appendix/false-positives.md
 
-evidence: venv  ## evidence in marked and unmarked models, and the paper's scheme beside it (resumable)
-	$(BIN)/python benchmarks/evidence.py
+strength: venv  ## evidence and accuracy on the 13 settings of the paper, before and after edits (hours)
+	$(BIN)/python benchmarks/strength.py --into docs/results/appendix/strength.md
 
-.PHONY: strength recipe
-strength: venv  ## evidence and accuracy on the 13 settings of the paper, before and after edits (hours, resumable)
-	$(BIN)/python benchmarks/strength.py
+robustness: venv  ## what edits and attacks leave of a mark (hours)
+	$(BIN)/python benchmarks/robustness.py --into docs/results/appendix/robustness.md
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
 
-recipe: venv  ## one setting of the embedding changed at a time, on validation data (an hour, resumable)
-	$(BIN)/python benchmarks/recipe.py
+robustness-figures: venv  ## draw the figures of the robustness pages again
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
 
-.PHONY: theory theory-figures eigenvalue
-theory: venv  ## the constants of the paper's theorems, theirs beside ours (an hour, resumable)
-	$(BIN)/python benchmarks/theory.py
+denials: venv  ## what somebody who serves a copy can do at no cost (an hour)
+	$(BIN)/python benchmarks/robustness.py --denials
+	$(BIN)/python benchmarks/robustness.py --summary --into docs/results/appendix/robustness.md
 
-theory-figures: venv  ## the figures of docs/explanation/theory.md
+theory: venv  ## the constants of the paper's theorems (an hour)
+	$(BIN)/python benchmarks/theory.py --into docs/explanation/theory.md
+
+theory-figures: venv  ## draw the figures of docs/explanation/theory.md again
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/theory_figures.py
 
-eigenvalue: venv  ## what one eigenvalue costs at n = 32
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/eigenvalue.py
+bench-speed: venv  ## cost against networkx, plain loops and simulation (half an hour, idle machine)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed --into docs/results/appendix/cost.md
 
-.PHONY: forgers
-forgers: venv  ## how far searching for carriers gets a forger (hours, resumable)
-	$(BIN)/python benchmarks/forgers.py --into docs/results/forgeries.md
-
-.PHONY: bench-scaling
-bench-scaling: venv  ## what each part costs further on, and two workers against one (five minutes, idle machine)
+bench-scaling: venv  ## cost of each part as it grows, and two workers against one (five minutes, idle machine)
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
-.PHONY: channel denials robustness robustness-figures owners stealth
-channel: venv  ## what the second channel leaves after distillation (an hour, resumable)
-	$(BIN)/python benchmarks/channel.py
+# Studies: one-off measurements behind a design choice. Resumable as well.
+.PHONY: evidence recipe eigenvalue forgers channel stealth owners
 
-robustness: venv  ## what edits and attacks leave of a mark (hours, resumable)
-	$(BIN)/python benchmarks/robustness.py
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
-	$(BIN)/python benchmarks/robustness.py --summary --into docs/results/robustness.md
+evidence: venv  ## the paper's own scheme, and evidence in unmarked models
+	$(BIN)/python studies/evidence.py --into docs/results/paper-scheme.md
 
-denials: venv  ## what whoever serves a copy can do at no cost (an hour, resumable)
-	$(BIN)/python benchmarks/robustness.py --denials
+recipe: venv  ## one setting of the embedding changed at a time, on validation data (an hour)
+	$(BIN)/python studies/recipe.py --into docs/results/appendix/embedding-study.md
 
-robustness-figures: venv  ## the figures of docs/results/robustness.md
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/robustness_figures.py
+eigenvalue: venv  ## what one eigenvalue costs at n = 32
+	OMP_NUM_THREADS=1 $(BIN)/python studies/eigenvalue.py
 
-stealth: venv  ## can carriers be told from ordinary questions? (minutes, resumable)
-	$(BIN)/python benchmarks/stealth.py --into docs/results/stealth.md
+forgers: venv  ## how far forgers get against innocent models (hours)
+	$(BIN)/python studies/forgers.py --into docs/results/appendix/forgeries.md
 
-owners: venv  ## do marks of one owner show in models of another? (resumable)
-	$(BIN)/python benchmarks/owners.py
+channel: venv  ## what the score channel leaves after edits and distillation (an hour)
+	$(BIN)/python studies/channel.py --into docs/results/score-channel.md
 
-.PHONY: bench-speed
-bench-speed: venv  ## what everything costs, against networkx, bare loops and simulation (half an hour)
-	PYTHONPATH=benchmarks OMP_NUM_THREADS=1 $(BIN)/python -m speed --into docs/results/cost.md
+stealth: venv  ## can carriers be told from ordinary questions? (minutes)
+	$(BIN)/python studies/stealth.py --into docs/results/stealth.md
+
+owners: venv  ## do marks of one owner show in models of another?
+	$(BIN)/python studies/owners.py

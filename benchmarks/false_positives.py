@@ -1,10 +1,10 @@
-"""How often models that never saw a secret verify: real models, fresh secrets, fresh carriers.
+"""Measure how often models that do not depend on a secret verify: real models, fresh secrets.
 
-    make false-positives
+    make false-positives     # table in docs/results/appendix/false-positives.md
 
 Every unmarked or foreign model is read with 200 marks drawn from scratch (fresh secret, fresh carriers)
-at every access level that claims the exact null, as `verify` reads it (all levels at once, all tests paid
-for), the same served with its class columns shuffled and an empty class in front, and by the score
+at every access level with an exact null, as `verify` reads it (all levels at once, corrected for the
+number of tests), the same with shuffled class columns and an empty class in front, and by the score
 channel; and with 50 further random keys, or directions, per mark. If the null is exact, rejections at
 level a are at most a binomial count with probability a.
 """
@@ -31,7 +31,7 @@ ALL, SHUFFLED, CHANNEL = "all levels", "all levels, columns shuffled", "score ch
 
 
 def suspects() -> Iterator[dict[str, Any]]:
-    """20 unmarked models, and eight marked by somebody else; two of those carry the paper's head."""
+    """Yield 20 unmarked models, and eight marked by another owner, two of them with the paper's head."""
     for setting in ("PROTEINS/GIN", "PROTEINS/GraphSAGE", "Cora/GCN", "Cora/GraphSAGE"):
         for seed in range(101, 106):
             yield {"setting": setting, "seed": seed, "kind": "unmarked"}
@@ -46,9 +46,9 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
     """Train one suspect and read it with many marks; one row per way of reading it."""
     from invgnn.secret import Secret, public_stream
     from invgnn.training.tasks import load_task, parse_setting
-    from invgnn.watermark.sampler import Sampler
-    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.reference import Reference
+    from invgnn.watermark.sampler import Sampler
 
     task = load_task(parse_setting(setting)[0], seed)
     reference = Reference.of(task.data)
@@ -68,7 +68,7 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
         each = {id(one): one for ways in found.values() for way in ways for one in way}
         laws = {name: [_log_p(one, key) for key in (mark.bits, *others)] for name, one in each.items()}
         for name, ways in found.items():  # the law of one set of answers is tabulated once for all keys
-            log_ps = paid(mark, [[laws[id(one)] for one in way] for way in ways])
+            log_ps = corrected(mark, [[laws[id(one)] for one in way] for way in ways])
             full.setdefault(name, []).append(log_ps[0])
             drawn.setdefault(name, []).extend(log_ps[1:])
         marks.append(mark)
@@ -85,7 +85,7 @@ def study(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
 
 
 def readings(mark: Any, model: Any, served: Any, accesses: tuple[Any, ...]) -> dict[str, list[list[Any]]]:
-    """By name of the row: the answers at every level, for each way to read the columns."""
+    """Return, by name of the row, the answers at every level for each alignment of the columns."""
     found: dict[str, list[list[Any]]] = {}
     replies = mark.ask(model)
     ways = [
@@ -103,8 +103,8 @@ def readings(mark: Any, model: Any, served: Any, accesses: tuple[Any, ...]) -> d
     return found
 
 
-def paid(mark: Any, ways: list[list[list[float]]]) -> list[float]:
-    """For every key the log p of the best answers, times the number of tests, as `examine` has it."""
+def corrected(mark: Any, ways: list[list[list[float]]]) -> list[float]:
+    """Return, for every key, the least log p corrected for the number of tests, as in `examine`."""
     from invgnn.stats import laws
 
     declared = len(mark.readings) if len(ways) > 1 or len(ways[0]) > 1 else 1
@@ -113,7 +113,7 @@ def paid(mark: Any, ways: list[list[list[float]]]) -> list[float]:
 
 
 def shuffled(model: Any, classes: int, seed: int) -> Any:
-    """The model served with an empty class in front and all columns in another order."""
+    """Return a function that serves the model with an empty class and its columns shuffled."""
     import torch
 
     from invgnn.nn.forward import call
@@ -131,21 +131,21 @@ def shuffled(model: Any, classes: int, seed: int) -> Any:
 def channel_of(
     model: Any, task: Any, marks: list[Any], setting: str, seed: int, kind: str
 ) -> tuple[list[float], list[float]]:
-    """The log p of the score channel: a direction from every mark's secret, and random ones.
+    """Return the log p of the score channel: a direction from every mark's secret, and random ones.
 
     Inputs, features and scores from before (of a fresh model) stay: they are fixed before any direction.
     """
     from invgnn.secret import public_stream
     from invgnn.training.tasks import new_model, parse_setting
+    from invgnn.watermark.baseline import Baseline, log_probabilities_of
+    from invgnn.watermark.gaussians import gaussians
     from invgnn.watermark.inputs import Inputs
     from invgnn.watermark.score_channel import ScoreChannel
-    from invgnn.watermark.gaussians import gaussians
-    from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
     inputs = Inputs.of(task.data)
-    memory = Baseline.of(new_model(task, parse_setting(setting)[1], seed + 1000), inputs)
+    baseline = Baseline.of(new_model(task, parse_setting(setting)[1], seed + 1000), inputs)
     stream = public_stream("direction", setting, seed, kind)
-    first = ScoreChannel.draw(stream, marks[0].direction, inputs, FEATURES, 1.0, memory.scores)
+    first = ScoreChannel.draw(stream, marks[0].direction, inputs, FEATURES, 1.0, baseline.scores)
     scores, axes = log_probabilities_of(model, inputs), first.features.axes.numpy()
     followed: dict[tuple[float, ...], Any] = {}
     full, drawn = [], []
@@ -153,7 +153,7 @@ def channel_of(
         signs = tuple(mark.direction("logits", scores.shape[1]).tolist())
         if signs not in followed:  # a secret picks one of few halves of the classes
             followed[signs] = replace(first, signs=mark.direction).followed(scores)
-        own = mark.secret.derive("function", mark.bound, memory.digest())
+        own = mark.secret.derive("function", mark.bound, baseline.digest())
         for kept, draws, count in ((full, own, 1), (drawn, stream, DRAWS)):
             for _ in range(count):
                 shadow = axes.T @ gaussians(draws, len(axes))
@@ -163,7 +163,7 @@ def channel_of(
 
 
 def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any) -> tuple[Any, float]:
-    """An unmarked model, or one marked with a secret of somebody else's."""
+    """Train an unmarked model, or one marked with the secret of another owner."""
     from invgnn.nn.perception import attach_head
     from invgnn.nn.rng import seeded
     from invgnn.secret import Secret, public_stream
@@ -186,14 +186,14 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
 
 
 def _log_p(found: Any, key: Any) -> float:
-    """The combined log p of answers; those far from every level are not worth the exact sum."""
+    """Return the combined log p of answers; 0 where it is clearly above every level."""
     from invgnn.stats import laws
     from invgnn.stats.evidence import decode, evidence_of, matches
 
     answers, bits, threshold = found.carriers, key, 0.5 if found.reading.binary else None
-    said = decode(answers, threshold)
+    decoded = decode(answers, threshold)
     m = len(bits)
-    t = laws.log_p_matches(matches(said, bits), m, int(said.sum()))
+    t = laws.log_p_matches(matches(decoded, bits), m, int(decoded.sum()))
     ranks = rankdata(answers)
     spread = math.sqrt(m**2 / 4 * ranks.var() / (m - 1)) or 1.0
     z = (ranks[bits == 1].sum() - m * (m + 1) / 4) / spread

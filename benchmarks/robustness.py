@@ -89,9 +89,9 @@ def _denials() -> list[str]:
     about = (
         "What somebody who serves a copy can do to it without losing accuracy (`make denials`, rows in "
         "`benchmarks/results/denials.csv`; marks of format 2, so these models differ from those above). "
-        "Evidence in bits at `logits`, with columns matched to classes and the number of tests included: median "
-        "over three seeds (least). A copy served as labels shows its top class only. *Refusal reported*: the "
-        "verdict is `inconclusive` and gives the counts and Fisher's p."
+        "Evidence in bits at `logits`, with columns matched to classes and the number of tests included: "
+        "median over three seeds (least). A copy served as labels shows its top class only. *Refusal "
+        "reported*: the verdict is `inconclusive` and gives the counts and Fisher's p."
     )
     return [f"\n## Served in another form\n\n{about}\n\n{tables.denial_table(read_rows(DENIALS_PATH))}"]
 

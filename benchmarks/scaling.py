@@ -39,12 +39,12 @@ Parts = dict[str, Callable[[], Any]]
 
 
 def data_set(size: int) -> Parts:
-    """Reading graphs, and the statistics that carriers are compared with; PROTEINS, repeated."""
+    """Prepare reading graphs, and the statistics that carriers are compared with; PROTEINS, repeated."""
     from invgnn.graphs.disjoint_union import Graphs
     from invgnn.graphs.invariants import find_invariant
     from invgnn.training.tasks import load_task
-    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.reference import Reference
+    from invgnn.watermark.sampler import Sampler
 
     graphs = load_task("PROTEINS").graphs
     items = (graphs * -(-size // len(graphs)))[:size]
@@ -62,7 +62,7 @@ def data_set(size: int) -> Parts:
 
 
 def one_graph(size: int) -> Parts:
-    """Reading one graph of ten edges a node and 16 features, and its thousand subgraphs."""
+    """Prepare reading one graph with ten edges per node and 16 features, and its thousand subgraphs."""
     import numpy as np
     import torch
     from torch_geometric.data import Data
@@ -84,7 +84,7 @@ def one_graph(size: int) -> Parts:
 
 
 def marks(m: int) -> Parts:
-    """Drawing, teaching and reading a mark on PROTEINS-GIN, and what its evidence is worth."""
+    """Prepare drawing, embedding and reading a mark on PROTEINS-GIN, and its p-value."""
     import numpy as np
     from torch.nn.functional import cross_entropy
 
@@ -92,8 +92,8 @@ def marks(m: int) -> Parts:
     from invgnn.stats.evidence import evidence_of
     from invgnn.training.batching import Collated
     from invgnn.training.tasks import load_task, new_model
-    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.reference import Reference
 
     task, secret = load_task("PROTEINS"), Secret(public_stream("scaling", m).bytes(32))
     reference = Reference.of(task.data)
@@ -102,8 +102,8 @@ def marks(m: int) -> Parts:
     answers = np.random.default_rng(0).normal(size=m)
 
     def marked() -> None:
-        joint = mark.mix(batch)
-        joint.joint_loss(cross_entropy(joint(model), batch.y)).backward()
+        mixed = mark.mix(batch)
+        mixed.joint_loss(cross_entropy(mixed(model), batch.y)).backward()
 
     return {
         "drawing carriers": lambda: Watermark.draw(secret, reference, m=m),
@@ -118,7 +118,7 @@ def marks(m: int) -> Parts:
 
 
 def large_graph(nodes: int) -> Parts:
-    """λ₂ of one sparse graph with five edges a node."""
+    """Prepare λ₂ of one sparse graph with five edges per node."""
     import numpy as np
 
     from invgnn.graphs.disjoint_union import Graphs
@@ -141,7 +141,7 @@ COLUMNS = ("part", "unit", "size", "seconds", "bytes")
 
 
 def timed(run: Callable[[], Any]) -> float:
-    """Median seconds of three runs, of more if they are short and of fewer if they are long."""
+    """Return the median seconds of three runs, of more if they are short and of fewer if they are long."""
     taken: list[float] = []
     while (sum(taken) < 0.3 and len(taken) < 99) or (sum(taken) < 3 and len(taken) < 3):
         start = time.perf_counter()
@@ -151,7 +151,7 @@ def timed(run: Callable[[], Any]) -> float:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Bytes that numpy and Python hold at most during a run, beyond what was there."""
+    """Return the peak number of bytes that numpy and Python allocate during a run."""
     tracemalloc.start()
     run()
     held = tracemalloc.get_traced_memory()[1]
@@ -163,7 +163,7 @@ def peak(run: Callable[[], Any]) -> int:
 
 
 def training(seed: int) -> list[dict[str, Any]]:
-    """One short training with a mark, as the benchmarks run hundreds of."""
+    """Run one short training with a mark."""
     from invgnn.secret import Secret, public_stream
     from invgnn.training.tasks import motif_task, new_model
     from invgnn.training.trainer import train
@@ -178,7 +178,7 @@ def training(seed: int) -> list[dict[str, Any]]:
 
 
 def swept(began: float, workers: int, cluster: str | None = None) -> tuple[float, float]:
-    """Seconds that workers take to start, and then for all trainings but the first of each worker.
+    """Return the seconds that workers take to start, and for all trainings but the first of each worker.
 
     The first of a worker waits for imports; the clock of the others starts when every worker has handed one
     in. What that moment was later than `began` by, less one training, is the start.
@@ -194,7 +194,7 @@ def swept(began: float, workers: int, cluster: str | None = None) -> tuple[float
 
 
 def sweeps() -> Iterator[tuple[str, int, float]]:
-    """The same trainings by one worker and by two, on processes and on a cluster of this machine."""
+    """Time the same trainings by one worker and by two, on processes and on a local cluster."""
     from distributed import LocalCluster
 
     options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
@@ -212,7 +212,7 @@ def sweeps() -> Iterator[tuple[str, int, float]]:
 
 
 def rows(unit: str) -> Iterator[tuple[str, int, float, int | str]]:
-    """Part, size, seconds, and bytes where they grow with the data; first, cores that others keep busy."""
+    """Yield part, size, seconds, and bytes where they grow with the data; first, the load of the machine."""
     from psutil import cpu_percent
 
     cores = os.cpu_count() or 1
@@ -227,7 +227,7 @@ def rows(unit: str) -> Iterator[tuple[str, int, float, int | str]]:
 
 
 def measure(units: list[str]) -> None:
-    """These units anew, into the results file; the rows of others stay."""
+    """Measure these units again; the rows of other units stay in the results file."""
     import torch
 
     torch.set_num_threads(1)
@@ -311,14 +311,14 @@ def _memory(held: float) -> str:
 
 
 def _in(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """Two digits in the largest unit of which there are two."""
+    """Format a value with two digits in the largest unit of which there are two."""
     size, name = next((unit for unit in units if value >= 2 * unit[0]), units[-1])
     number = value / size
     return f"{number:.0f} {name}" if number >= 10 else f"{number:.2g} {name}"
 
 
 def main() -> None:
-    """Measure, unless only the table is wanted."""
+    """Parse the command line, measure, and print the table."""
     parser = benchmark_parser(__doc__)
     parser.add_argument("units", nargs="*", help=f"measure only these: {', '.join(EVERY)}")
     args = parser.parse_args()

@@ -1,6 +1,6 @@
-"""The constants of the paper's theorems on the settings of its own table, theirs beside ours.
+"""Measure the constants of the paper's theorems on the settings of its own table.
 
-    make theory
+    make theory          # tables in docs/explanation/theory.md
 
 One model a setting for the calibration (unmarked, then trained on at several weights) and one marked with
 the defaults for margins, drift, budgets, mixing, other owners, certified radius and the thief. Seed 41.
@@ -27,18 +27,18 @@ SIGMAS = (0.05, 1.0)
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """One trial a setting."""
+    """Yield one trial per setting."""
     for setting in PAPER_CONSTANTS:
         yield {"setting": setting}
 
 
 def trial(setting: str) -> list[dict[str, Any]]:
-    """Everything about one setting, as one row."""
+    """Return everything about one setting as one row."""
     return [{"setting": setting} | _calibration(setting) | _marked(setting)]
 
 
 def _calibration(setting: str) -> dict[str, Any]:
-    """Theorem 1: constants, both weights, and what each embeds."""
+    """Measure Theorem 1: constants, both weights, and what each embeds."""
     from invgnn.theory.calibration import calibrate
     from invgnn.theory.outcome import Plan
 
@@ -64,7 +64,7 @@ def _calibration(setting: str) -> dict[str, Any]:
 
 
 def _marked(setting: str) -> dict[str, Any]:
-    """Theorems 2 to 4 on a model marked with the defaults."""
+    """Measure Theorems 2 to 4 on a marked model."""
     import numpy as np
 
     from invgnn.graphs.invariants import find_invariant
@@ -77,10 +77,10 @@ def _marked(setting: str) -> dict[str, Any]:
     from invgnn.theory.uniqueness import cross_scores, p_min
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
-    from invgnn.watermark.sampler import Sampler
-    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
+    from invgnn.watermark.reference import Reference
+    from invgnn.watermark.sampler import Sampler
 
     name, backbone = parse_setting(setting)
     task = load_task(name, SEED)
@@ -129,7 +129,7 @@ def _marked(setting: str) -> dict[str, Any]:
 
 
 def _robustness(model: Any, mark: Any, task: Any) -> dict[str, Any]:
-    """Theorem 2: margins, worst drift, budgets."""
+    """Measure Theorem 2: margins, worst drift, budgets."""
     from functools import partial
 
     from invgnn.attacks.edits import Distil, FineTune, Prune, Quantise

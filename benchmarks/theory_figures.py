@@ -27,7 +27,7 @@ def draw(name: str, paint: Callable[[Axes], None]) -> None:
 
 
 def thresholds(ax: Axes) -> None:
-    """The share of bits every null asks for, and the paper's own table."""
+    """Draw the share of bits that every null requires, and the paper's own table."""
     from invgnn.theory.sizes import paper_table
     from invgnn.theory.sizes import thresholds as rows
 
@@ -45,7 +45,7 @@ def thresholds(ax: Axes) -> None:
 
 
 def effort(ax: Axes) -> None:
-    """Processor time of the exact minimum, of greedy and of rounding, against size."""
+    """Draw the processor time of the exact minimum, of greedy and of rounding, against size."""
     from invgnn.theory.cover import measure_effort
 
     found = measure_effort((10, 20, 30, 40, 50, 60, 70, 80), np.random.default_rng(0), seconds=60)
@@ -57,14 +57,14 @@ def effort(ax: Axes) -> None:
 
 
 def radius(ax: Axes) -> None:
-    """Evidence that survives every change of the weights within a radius: Cora-GCN, seed 41."""
+    """Draw the evidence that survives every change of the weights within a radius: Cora-GCN, seed 41."""
     from invgnn.secret import Secret, public_stream
     from invgnn.theory.smoothing import Noise, SmoothedEvidence, noisy_log_p, read_noisy
     from invgnn.training.tasks import load_task, new_model
     from invgnn.training.trainer import train
-    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
+    from invgnn.watermark.sampler import Sampler
 
     task = load_task("Cora", 41)
     secret = Secret(public_stream("owner", "Cora/GCN", 41).bytes(32))

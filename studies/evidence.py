@@ -1,27 +1,30 @@
-"""Evidence in marked and unmarked models, and the paper's own scheme beside it.
+"""Measure the evidence in marked and unmarked models, and the paper's own scheme beside it.
 
-    make evidence
+    make evidence        # table in docs/results/paper-scheme.md
 
-`keyed` is the default mark, read at `embedding`. `paper` is the plain invariant perceived by a head inside
-the model, at the paper's weight and at weight one; `other_t` is how many bits an independent owner, who
-never touched the model, reads right on carriers of his own.
+`keyed` is a mark read at `embedding`. `paper` is the plain invariant perceived by a head inside the model,
+at the paper's weight and at weight one. `other_t` is the number of matching bits of an independent owner,
+who never touched the model, on carriers of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import trials
+from invgnn.bench.markdown import table
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 
 SETTINGS = ("PROTEINS/GIN", "Cora/GCN", "NCI1/GIN")
 SCHEMES = ("unmarked", "keyed", "paper, beta 1e-4", "paper, beta 1")
-PATH = trials.RESULTS / "evidence.csv"
+PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "evidence.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Three settings, three seeds, four schemes; the paper's on NCI1 with two seeds, as it takes long."""
+    """Yield three settings, three seeds and four schemes; the paper's on NCI1 with two seeds."""
     for schemes in (SCHEMES[:2], SCHEMES[2:]):
         for setting in SETTINGS:
             slow = setting == "NCI1/GIN" and schemes == SCHEMES[2:]
@@ -31,16 +34,16 @@ def grid() -> Iterator[dict[str, Any]]:
 
 
 def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
-    """Train one model and read it with its owner's mark and with a stranger's."""
+    """Train one model and read it with the mark of its owner and with that of a stranger."""
     from invgnn.nn.perception import attach_head
     from invgnn.nn.rng import seeded
     from invgnn.secret import Secret, public_stream
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
-    from invgnn.watermark.sampler import Sampler
-    from invgnn.watermark.reference import Reference
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
+    from invgnn.watermark.reference import Reference
+    from invgnn.watermark.sampler import Sampler
 
     name, backbone = parse_setting(setting)
     task = load_task(name, seed)
@@ -71,21 +74,25 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
 
 
 def summary() -> str:
-    """Means over seeds, in Markdown; bits only where the exact null holds."""
-    rows = trials.read(PATH)
-    lines = [
-        "| setting | scheme | test accuracy | owner's T of 128 | stranger's T | evidence bits (least) |",
-        "|---|---|--:|--:|--:|--:|",
-    ]
+    """Return means over seeds; bits only where the exact null holds."""
+    rows, lines = read_rows(PATH), []
     for setting, scheme in dict.fromkeys((r["setting"], r["scheme"]) for r in rows):
         part = [r for r in rows if (r["setting"], r["scheme"]) == (setting, scheme)]
         bits = [float(r["evidence_bits"]) for r in part if r["evidence_bits"]]
-        said = f"{mean(bits):.1f} ({min(bits):.1f})" if bits else "no exact null"
+        shown = f"{mean(bits):.1f} ({min(bits):.1f})" if bits else "no exact null"
         accuracy = mean(float(r["test_accuracy"]) for r in part)
         own, other = (", ".join(r[c] for r in part) for c in ("t", "other_t"))
-        lines.append(f"| {setting} | {scheme} | {accuracy:.1%} | {own} | {other} | {said} |")
-    return "\n".join(lines)
+        lines.append([setting, scheme, f"{accuracy:.1%}", own, other, shown])
+    head = [
+        "setting",
+        "scheme",
+        "test accuracy",
+        "owner's T of 128",
+        "stranger's T",
+        "evidence bits (least)",
+    ]
+    return table(head, lines, text=2)
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, trial, grid(), summary)
+    run_benchmark(__doc__, PATH, trial, grid(), summary)

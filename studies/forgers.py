@@ -1,10 +1,11 @@
-"""Forger curves and the whole forger suite against innocent models.
+"""Measure how far forgers get against innocent models: searches for carriers, and all other forgeries.
 
-    make forgers         # python benchmarks/forgers.py --into docs/results/forgeries.md
+    make forgers         # tables in docs/results/appendix/forgeries.md
 
-Searches put carrier sets before an unmarked model and are told T. `naive` believes that matches of plain
-bits are fair coins; `real` is the evidence of the same search against keyed bits, nothing paid. Other
-forgeries have one row: what the naive check believes, and the best that the real verification gave them.
+A search shows carrier sets to an unmarked model and sees the number of matches T. `naive` assumes that the
+matches of plain bits are fair coins; `real` is the evidence of the same search against keyed bits, without
+a correction for the number of tests. Every other forgery has one row: what the naive check computes, and
+the best that the real verification gave.
 """
 
 from __future__ import annotations
@@ -14,18 +15,28 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import trials
+import numpy as np
+from matplotlib.figure import Figure
+
+from invgnn.bench.figures import figure_style, save_figure
+from invgnn.bench.markdown import table
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 
 SETTING, SEEDS, EPOCHS = "PROTEINS/GIN", range(41, 46), 50
 CHECKPOINTS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
-NEEDED = 20  # bits: α = 10⁻⁶
-PATH = trials.RESULTS / "forgers.csv"
-FIGURE = Path(__file__).parent.parent / "docs" / "forger-curves.svg"
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#3ca951", "#9c6b4e")  # told apart on light and dark pages
+NEEDED, ENOUGH = 20, 80
+"""Bits that α = 10⁻⁶ requires, and that `owned` requires without a claim."""
+ROOT = Path(__file__).parents[1]
+PATH = ROOT / "benchmarks" / "results" / "forgers.csv"
+FIGURE = ROOT / "docs" / "results" / "figures" / "forger-curves.svg"
+LOOKS = (("#56b4e9", "o"), ("#0072b2", "D"), ("#e69f00", "s"), ("#d55e00", "v"), ("#000000", "X"))
+"""Colour and marker of each search."""
+Curves = dict[str, list[list[dict[str, str]]]]
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Cheap forgeries first; seeds in turn."""
+    """Yield all trials: seeds in turn, cheap forgeries first."""
     from invgnn.attacks.forgery import Hunt, suite
 
     forgeries = sorted(suite(), key=lambda one: isinstance(one, Hunt))
@@ -35,7 +46,7 @@ def grid() -> Iterator[dict[str, Any]]:
 
 
 def trial(setting: str, seed: int, forgery: str) -> list[dict[str, Any]]:
-    """Train an innocent model and forge against it; a search gives a row for every checkpoint."""
+    """Train an innocent model and forge against it; a search gives one row per checkpoint."""
     from invgnn.attacks.forgery import Hunt, suite
 
     chosen = next(one for one in suite() if repr(one) == forgery)
@@ -52,7 +63,7 @@ def trial(setting: str, seed: int, forgery: str) -> list[dict[str, Any]]:
 
 
 def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
-    """A model trained without a mark, or one taught by another owner to perceive λ₂."""
+    """Train a model without a mark, or one that another owner trained to perceive λ₂."""
     from invgnn.attacks.forgery.forgery import KEPT
     from invgnn.nn.perception import attach_head
     from invgnn.nn.rng import seeded
@@ -77,7 +88,7 @@ def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
 
 
 def curve(hunt: Any, model: Any, task: Any) -> Iterator[dict[str, Any]]:
-    """The best evidence after so many audits, as the naive check and as the real one see it."""
+    """Yield the best evidence after so many audits, by the naive check and by the real one."""
     from invgnn.stats import laws, null
 
     best = {key: hunt.hunt(hunt.ground(model, task, key)).best for key in ("plain", "keyed")}
@@ -86,7 +97,7 @@ def curve(hunt: Any, model: Any, task: Any) -> Iterator[dict[str, Any]]:
         naive = laws.evidence_bits(null.NULLS["binomial"].log_tail(hunt.m, t))
         real = laws.evidence_bits(laws.log_p_matches(keyed, hunt.m, hunt.m // 2))
         passes = t >= null.NULLS["binomial"].threshold(hunt.m, 1e-6)
-        yield _row(queries, naive, passes, real, "not owned" if real < 80 else "owned")
+        yield _row(queries, naive, passes, real, "not owned" if real < ENOUGH else "owned")
 
 
 def _row(queries: int, naive: float, passes: bool, real: float, outcome: str) -> dict[str, Any]:
@@ -99,8 +110,8 @@ def _row(queries: int, naive: float, passes: bool, real: float, outcome: str) ->
     }
 
 
-def curves(rows: list[dict[str, str]]) -> dict[str, list[list[dict[str, str]]]]:
-    """The rows of every search: for each checkpoint, those of all seeds."""
+def curves(rows: list[dict[str, str]]) -> Curves:
+    """Return the rows of every search: for each checkpoint, those of all seeds."""
     found: dict[str, dict[int, list[dict[str, str]]]] = {}
     for row in rows:
         if " search, " in row["forgery"]:
@@ -110,117 +121,93 @@ def curves(rows: list[dict[str, str]]) -> dict[str, list[list[dict[str, str]]]]:
 
 
 def summary() -> str:
-    """Two tables and, beside them, the figure; medians over seeds."""
+    """Return the tables of searches and of other forgeries; medians over seeds."""
     if not PATH.exists():
         return "Not measured yet: `make forgers`."
-    rows = trials.read(PATH)
-    found = curves(rows)
-    if found:
-        FIGURE.write_text(draw(found))
-    return "\n\n".join(part for part in (_curves(found), _others(rows)) if part)
+    rows = read_rows(PATH)
+    return f"## Searches\n\n{_searches(curves(rows))}\n\n## Other forgeries\n\n{_others(rows)}"
 
 
-def _curves(found: dict[str, list[list[dict[str, str]]]]) -> str:
-    if not found:
-        return ""
-    lines = [
-        f"![Forger curves]({FIGURE.name})\n",
-        "| search | audits | seeds | passes the naive check | naive bits | bits against a keyed mark |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
+def _searches(found: Curves) -> str:
+    lines = []
     for name, points in found.items():
         for part in points:
-            passes = sum(int(r["naive_passes"]) for r in part)
-            naive, real = (median(float(r[c]) for r in part) for c in ("naive_bits", "real_bits"))
-            most = max(float(r["real_bits"]) for r in part)
-            cells = [name, f"{int(part[0]['queries']):,}", str(len(part)), f"{passes}/{len(part)}"]
-            lines.append(f"| {' | '.join(cells)} | {naive:.0f} | {real:.1f} (most {most:.1f}) |")
-    return "\n".join(lines)
+            passes, naive, real, most = _results(part)
+            audits = f"{int(part[0]['queries']):,}"
+            lines.append(
+                [name, audits, str(len(part)), passes, f"{naive:.0f}", f"{real:.1f} (most {most:.1f})"]
+            )
+    head = [
+        "search",
+        "audits",
+        "seeds",
+        "passes the naive check",
+        "naive bits",
+        "bits against a keyed mark",
+    ]
+    return table(head, lines)
 
 
 def _others(rows: list[dict[str, str]]) -> str:
-    names = dict.fromkeys(r["forgery"] for r in rows if " search, " not in r["forgery"])
-    if not names:
-        return ""
-    lines = [
-        "| forgery | seeds | looks | passes the naive check | naive bits | real outcome | bits (most) |",
-        "|---|--:|--:|--:|--:|---|--:|",
-    ]
-    for name in names:
+    lines = []
+    for name in dict.fromkeys(r["forgery"] for r in rows if " search, " not in r["forgery"]):
         part = [r for r in rows if r["forgery"] == name]
-        passes = sum(int(r["naive_passes"]) for r in part)
-        naive, real = (median(float(r[c]) for r in part) for c in ("naive_bits", "real_bits"))
-        most = max(float(r["real_bits"]) for r in part)
+        passes, naive, real, most = _results(part)
         outcome = " / ".join(dict.fromkeys(r["outcome"] for r in part))
-        cells = [name, str(len(part)), f"{int(part[0]['queries']):,}", f"{passes}/{len(part)}"]
-        lines.append(f"| {' | '.join(cells)} | {naive:.0f} | {outcome} | {real:.1f} ({most:.1f}) |")
-    return "\n".join(lines)
+        tests = f"{int(part[0]['queries']):,}"
+        bits = f"{real:.1f} ({most:.1f})"
+        lines.append([name, outcome, str(len(part)), tests, passes, f"{naive:.0f}", bits])
+    head = [
+        "forgery",
+        "real outcome",
+        "seeds",
+        "tests",
+        "passes the naive check",
+        "naive bits",
+        "bits (most)",
+    ]
+    return table(head, lines, text=2)
 
 
-# -- the figure ------------------------------------------------------------------------------------
+def _results(part: list[dict[str, str]]) -> tuple[str, float, float, float]:
+    """Return the share that passes the naive check, its median bits, and the real bits."""
+    passes = sum(int(r["naive_passes"]) for r in part)
+    naive, real = (median(float(r[c]) for r in part) for c in ("naive_bits", "real_bits"))
+    return f"{passes}/{len(part)}", naive, real, max(float(r["real_bits"]) for r in part)
 
-WIDTH, HEIGHT, LEFT, TOP, GAP = 300, 220, 46, 30, 60
 
-
-def draw(found: dict[str, list[list[dict[str, str]]]]) -> str:
-    """Two panels over the number of audits: share of forgers that pass, and evidence in bits."""
-    most = max(int(points[-1][0]["queries"]) for points in found.values())
-    decades = max(1, len(str(most)) - 1)
-    top = max([float(r["naive_bits"]) for p in found.values() for part in p for r in part] + [NEEDED])
-    parts = [_panel(0, decades, 1.0, "forgers that pass the naive check", "{:.0%}", 0.25)]
-    parts.append(_panel(1, decades, top, "bits: naive (line), keyed (dots)", "{:.0f}", 20.0))
-    for number, (name, points) in enumerate(found.items()):
-        colour = COLOURS[number % len(COLOURS)]
+def draw(found: Curves) -> Figure:
+    """Draw the best score of every search against the number of audits, for plain and for keyed bits."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    for (name, points), (colour, marker) in zip(found.items(), LOOKS, strict=False):
         at = [int(part[0]["queries"]) for part in points]
-        share = [sum(int(r["naive_passes"]) for r in part) / len(part) for part in points]
-        naive = [median(float(r["naive_bits"]) for r in part) for part in points]
-        keyed = [median(float(r["real_bits"]) for r in part) for part in points]
-        parts += [
-            _line(0, at, share, decades, 1.0, colour, ""),
-            _line(1, at, naive, decades, top, colour, ""),
-        ]
-        parts.append(_line(1, at, keyed, decades, top, colour, ' stroke-dasharray="2 4"'))
-        x = LEFT + number * 110
-        parts.append(f'<text x="{x}" y="{TOP + HEIGHT + 52}" fill="{colour}">{name}</text>')
-    size = f"0 0 {2 * (WIDTH + LEFT) + GAP} {TOP + HEIGHT + 64}"
-    style = 'font-family="sans-serif" font-size="12" fill="#808080" stroke-width="1.6"'
-    label = "Share of forgers that pass a naive check, and their evidence, against the number of audits"
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" role="img" aria-label="{label}" {style}>'
-    )
-    return "\n".join([head, *parts, "</svg>", ""])
+        for ax, column in zip(axes, ("naive_bits", "real_bits"), strict=True):
+            bits = [sorted(float(r[column]) for r in part) for part in points]
+            ax.fill_between(at, [b[0] for b in bits], [b[-1] for b in bits], color=colour, alpha=0.12, lw=0)
+            ax.plot(at, [median(b) for b in bits], marker=marker, ms=3.5, color=colour, label=name)
+    axes[0].legend(loc="center right", frameon=False, fontsize=8)
+    titles = ("plain bits (from the graph, as in the paper)", "keyed bits (from the secret)")
+    for ax, title in zip(axes, titles, strict=True):
+        ax.axhline(NEEDED, color="black", lw=0.8, ls="--")
+        ax.axhline(ENOUGH, color="black", lw=0.8, ls=":")
+        ax.set(xscale="log", xlabel="audits", title=title)
+    audits = np.array(axes[1].get_xlim())
+    left = audits[0] * 1.2
+    axes[1].plot(audits, np.log2(audits), color="0.5", lw=0.8)
+    axes[1].annotate("grey: log₂ of the audits, pure chance", (left, -2), fontsize=8, color="0.4")
+    axes[1].annotate("α = 10⁻⁶", (left, NEEDED + 1.5), fontsize=8)
+    axes[1].annotate("`owned` without a claim", (left, ENOUGH + 1.5), fontsize=8)
+    axes[0].set_ylabel("best score so far, bits")
+    return figure
 
 
-def _place(panel: int, queries: float, value: float, decades: int, top: float) -> tuple[float, float]:
-    from math import log10
-
-    left = LEFT + panel * (WIDTH + GAP)
-    return left + WIDTH * log10(queries) / decades, TOP + HEIGHT * (1 - value / top)
-
-
-def _panel(panel: int, decades: int, top: float, title: str, form: str, step: float) -> str:
-    left, parts = LEFT + panel * (WIDTH + GAP), []
-    parts.append(f'<text x="{left}" y="{TOP - 12}">{title}</text>')
-    for power in range(decades + 1):
-        x, _ = _place(panel, 10**power, 0, decades, top)
-        parts.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{10**power:,}</text>')
-    for tick in range(int(top / step) + 1):
-        _, y = _place(panel, 1, tick * step, decades, top)
-        parts.append(f'<path d="M{left} {y:.1f}h{WIDTH}" stroke="#80808040" stroke-width="1"/>')
-        parts.append(
-            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{form.format(tick * step)}</text>'
-        )
-    parts.append(f'<text x="{left + WIDTH}" y="{TOP + HEIGHT + 34}" text-anchor="end">audits</text>')
-    return "\n".join(parts)
-
-
-def _line(
-    panel: int, at: list[int], values: list[float], decades: int, top: float, colour: str, dash: str
-) -> str:
-    spots = [_place(panel, *pair, decades, top) for pair in zip(at, values, strict=True)]
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
-    return f'<path d="M{path}" fill="none" stroke="{colour}"{dash}/>'
+def main() -> None:
+    """Run the study and draw its figure."""
+    run_benchmark(__doc__, PATH, trial, grid(), summary)
+    with figure_style():
+        save_figure(draw(curves(read_rows(PATH))), FIGURE)
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, trial, grid(), summary)
+    main()

@@ -1,18 +1,24 @@
-"""Which settings of the embedding to make the default: one thing changed at a time.
+"""Measure settings of the embedding: one setting is changed at a time.
 
-    make recipe
+    make recipe          # table in docs/results/appendix/embedding-study.md
 
-Chosen on validation accuracy and on evidence after edits; no test data is looked at, and the seed is not
-among those of `strength.py`. Bits are embedding / logits. On node tasks, which came first, every variant
+Settings were chosen by validation accuracy and by evidence after edits; no test data was used, and the seed
+is not among those of `benchmarks/strength.py`. Bits are embedding / logits. On node tasks every variant
 starts from scores in half nats at full weight, except those that are about scores.
+
+Variants in `RETIRED` were measured before their setting was removed from `Recipe`. Their rows stay in the
+results file and in the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import trials
+from invgnn.bench.markdown import table
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 
 SETTINGS = ("Cora/GCN", "PubMed/GCN", "PROTEINS/GIN")
 SEED = 1
@@ -26,53 +32,51 @@ SCORES: dict[str, tuple[float, float]] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {} for name in SCORES},
     "cap 1": {"cap": 1.0},
-    "no guard": {"guard": False},
-    "mark from the first step": {"wait": 0},
-    "forward of its own": {"joint": False},
+    "no gradient projection": {"gradient_projection": False},
+    "mark from the first step": {"warmup_steps": 0},
+    "separate forward pass": {"joint": False},
     "mean squared error": {"loss": "mse"},
     "beta 0.25": {"beta": 0.25},
     "beta 4": {"beta": 4.0},
-    "margin 2": {"margin": 2.0},
-    "margin 4": {"margin": 4.0},
     "a quarter of the carriers per step": {"ratio": {"node": 0.25, "graph": 1 / 3}},
-    "4 extra steps on the mark": {"extra": 4},
-    "weight noise 0.3": {"joint": False, "noise": 0.3},
-    "weight noise 1": {"joint": False, "noise": 1.0},
-    "3 simulated steps": {"joint": False, "simulate": 3},
     "m = 256": {"m": 256},
     "m = 512": {"m": 512},
 }
-PATH = trials.RESULTS / "recipe.csv"
+RETIRED = (
+    *("margin 2", "margin 4", "4 extra steps on the mark"),
+    *("weight noise 0.3", "weight noise 1", "3 simulated steps"),
+)
+PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "recipe.csv"
 
 
 def scores(variant: str, level: str) -> tuple[float, float]:
-    """How class scores are measured and weighed in a variant."""
+    """Return one standard deviation of a score in nats, and the weight of its loss, for a variant."""
     return SCORES.get(variant, HALVES if level == "node" else SCORES["default"])
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Every variant on every setting, and the unmarked model."""
+    """Yield every variant on every setting, and the unmarked model."""
     for setting in SETTINGS:
         for variant in ("unmarked", *VARIANTS):
             yield {"setting": setting, "variant": variant}
 
 
 def trial(setting: str, variant: str) -> list[dict[str, Any]]:
-    """Train one model, read it and three edited copies."""
+    """Train one model, and read it and three edited copies."""
     import time
 
     from invgnn.attacks.edits import FineTune, Prune, Quantise
     from invgnn.secret import Secret, public_stream
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
-    from invgnn.watermark import losses, recipe, teaching
-    from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark import embedding_loss, losses
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.recipe import Recipe
+    from invgnn.watermark.sampler import Sampler
 
     name, backbone = parse_setting(setting)
     task = load_task(name, SEED)
-    losses.NAT_SHARE, teaching.SCORE_WEIGHT = scores(variant, task.level)
+    losses.NAT_SHARE, embedding_loss.SCORE_WEIGHT = scores(variant, task.level)
     changes = dict(VARIANTS.get(variant, {}))
     m = changes.pop("m", 128)
     if "ratio" in changes:
@@ -95,12 +99,10 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
 
 
 def summary() -> str:
-    """Validation accuracy and evidence, in Markdown."""
-    rows = {(r["setting"], r["variant"]): r for r in trials.read(PATH)}
-    lines = ["| setting | variant | validation | unedited | pruned 50 % | 4-bit | tuned 0.01 |"]
-    lines.append("|---|---|--:|--:|--:|--:|--:|")
+    """Return validation accuracy and evidence; retired variants last."""
+    rows, lines = {(r["setting"], r["variant"]): r for r in read_rows(PATH)}, []
     for setting in SETTINGS:
-        for variant in ("unmarked", *VARIANTS):
+        for variant in ("unmarked", *VARIANTS, *RETIRED):
             r = rows.get((setting, variant))
             if r is None:
                 continue
@@ -108,10 +110,11 @@ def summary() -> str:
                 f"{float(r[f'{n} embedding']):.0f} / {float(r[f'{n} logits']):.0f}"
                 for n in ("unedited", "pruned", "4-bit", "tuned")
             ]
-            cells = [setting, variant, f"{float(r['val_accuracy']):.1%}", *bits]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            name = variant + " (removed)" * (variant in RETIRED)
+            lines.append([setting, name, f"{float(r['val_accuracy']):.1%}", *bits])
+    head = ["setting", "variant", "validation", "unedited", "pruned 50 %", "4-bit", "fine-tuned 0.01"]
+    return table(head, lines, text=2)
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, trial, grid(), summary)
+    run_benchmark(__doc__, PATH, trial, grid(), summary)

@@ -1,30 +1,33 @@
-"""Can whoever serves a stolen model tell carriers from ordinary questions?
+"""Measure how well somebody who serves a stolen model can tell carriers from ordinary questions.
 
-    make stealth
+    make stealth         # table in docs/results/stealth.md
 
-The thief knows the protocol and the task's data: he draws carriers with a secret of his own and learns how
-they differ from task graphs no larger, by three means: a GIN trained to tell, how many different feature
-rows a graph has, how far apart the features of neighbours are. Each is then asked about the owner's
-carriers and about other task graphs, all made of data not seen before; the best of the three counts. One
-half is guessing.
+The thief knows the protocol and the data of the task. They draw carriers with a secret of their own and
+learn how carriers differ from task graphs of the same size, by three detectors: a trained GIN, the number
+of different feature rows in a graph, and the distance between the features of neighbours. Each detector is
+then applied to the owner's carriers and to other task graphs, all made from unseen data. The best of the
+three counts. One half is guessing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import trials
+from invgnn.bench.markdown import table
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
 
 SETTINGS, SEEDS = ("Cora", "PubMed", "Photo", "PROTEINS", "NCI1"), range(41, 44)
-KINDS = {"kept": None, "scattered": 64, "lent": 3}  # lenders of a carrier
+KINDS = {"kept": None, "64 donors": 64, "3 donors": 3}  # feature donors of a carrier
 SIZE = 128
-PATH = trials.RESULTS / "stealth.csv"
+PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "stealth.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Seeds in turn."""
+    """Yield all trials, seeds in turn."""
     for seed in SEEDS:
         for setting in SETTINGS:
             for features in KINDS:
@@ -32,7 +35,7 @@ def grid() -> Iterator[dict[str, Any]]:
 
 
 def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
-    """Train a detector and say how often it is right about an owner it has never met."""
+    """Train a detector and apply it to the carriers of an owner it has not seen."""
     import numpy as np
     import torch
 
@@ -42,12 +45,12 @@ def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
     from invgnn.training.tasks import Task, load_task, new_model
     from invgnn.training.trainer import train
     from invgnn.watermark.carriers import Carriers
-    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.reference import Reference
+    from invgnn.watermark.sampler import Sampler
 
     whole = Reference.of(load_task(setting, seed).data)
     order = np.random.default_rng(seed).permutation(len(whole.graphs))
-    # Nobody's carriers are rewired from graphs that are asked about, nor both from the same.
+    # The carriers of thief and owner, and the graphs to be told from them, come from separate parts.
     parts = [whole.graphs.take(np.sort(part)) for part in np.array_split(order, 4)]
     sampler = Sampler(donors=KINDS[features], size_quantile=0.5)
     thief, owner = (
@@ -90,7 +93,7 @@ def trial(setting: str, seed: int, features: str) -> list[dict[str, Any]]:
 
 
 def _trained(model: Any) -> Any:
-    """The odds that a trained detector gives."""
+    """Return a function that computes the log-odds of a trained detector."""
     import torch
 
     from invgnn.nn.forward import to_batch
@@ -105,7 +108,7 @@ def _trained(model: Any) -> Any:
 
 
 def _rows(graphs: Any) -> list[float]:
-    """How many different feature rows a graph has, for each of its nodes."""
+    """Return the number of different feature rows of each graph, per node."""
     import numpy as np
 
     parts = (graphs.x[a:b] for a, b in zip(graphs.ptr[:-1], graphs.ptr[1:], strict=True))
@@ -113,7 +116,7 @@ def _rows(graphs: Any) -> list[float]:
 
 
 def _apart(graphs: Any) -> Any:
-    """How far apart the features of neighbours are on average."""
+    """Return the mean squared distance between the features of neighbours."""
     import numpy as np
 
     u, v = graphs.edges.T
@@ -122,14 +125,14 @@ def _apart(graphs: Any) -> Any:
 
 
 def _area(carriers: Any, others: Any) -> float:
-    """How often a carrier ranks above another graph."""
+    """Return how often a carrier ranks above another graph."""
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(carriers, others).statistic) / (len(carriers) * len(others))
 
 
 def _separate(batch: Any, graphs: Any, kind: Any) -> Iterator[Any]:
-    """The graphs of a batch one by one, with a class."""
+    """Yield the graphs of a batch one by one, with a class."""
     from torch_geometric.data import Data
 
     for number in range(len(graphs)):
@@ -140,17 +143,16 @@ def _separate(batch: Any, graphs: Any, kind: Any) -> Iterator[Any]:
 
 
 def summary() -> str:
-    """How often a detector ranks a carrier above a task graph, by setting."""
-    rows = trials.read(PATH)
-    lines = ["| carriers of | features kept | of 64 lenders | of 3 lenders |", "|---|--:|--:|--:|"]
+    """Return how often the best detector ranks a carrier above a task graph, by setting."""
+    rows, lines = read_rows(PATH), []
     for setting in SETTINGS:
         cells = []
         for features in KINDS:
             found = [float(r["area"]) for r in rows if (r["setting"], r["features"]) == (setting, features)]
             cells.append(f"{mean(found):.2f} ({min(found):.2f} to {max(found):.2f})" if found else "")
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([setting, *cells])
+    return table(["carriers of", "features kept", "64 donors", "3 donors (default)"], lines)
 
 
 if __name__ == "__main__":
-    trials.main(__doc__, PATH, trial, grid(), summary)
+    run_benchmark(__doc__, PATH, trial, grid(), summary)

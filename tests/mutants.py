@@ -1,8 +1,8 @@
 """Break the core on purpose, one small change at a time, and count how often the tests notice.
 
     make mutants                                              # 130 mutants of all core modules
-    .venv/bin/python tests/mutants.py --only null             # 130 of one module
-    .venv/bin/python tests/mutants.py --only null --list      # only name them
+    .venv/bin/python tests/mutants.py --only stats/null          # 130 of one module
+    .venv/bin/python tests/mutants.py --only stats/null --list      # only name them
     .venv/bin/python tests/mutants.py --sample 500 --seed 1
 
 A mutant is the package with one operator, constant, label or statement changed. The tests that `TABLE`
@@ -53,43 +53,61 @@ UNCHANGED = "none"  # stands for the module as it is: how long its tests take
 
 # Which tests should see a fault in a module, the quickest first; files that do not exist are left out.
 TABLE: Mapping[str, str] = {
-    "encoding": "encoding secret golden files",
+    "checks": "checks context bad_input reading verify",
     "secret": "secret carriers golden",
-    "context": "context carriers reading bad_input golden watermark",
-    "graphs": "graphs lending invariants carriers golden bad_input",
-    "carriers": "carriers bad_input golden watermark",
-    "channel": "features golden channel",
-    "features": "features channel",
-    "inputs": "inputs features golden examine channel",
-    "reading": "reading query alignment bad_input",
-    "alignment": "alignment examine",
-    "query": "query reading examine verdict bad_input",
-    "null": "null laws verdict",
-    "ranks": "ranks null laws",
-    "examine": "examine alignment verdict",
-    "verdict": "verdict examine bad_input channel",
-    "watermark": "watermark carriers reading joint golden bad_input files channel",
-    "files": "files secret golden",
-    "seal": "seal secret files golden",
-    "storage": "storage golden files watermark channel",
-    "lending": "lending carriers",
-    "invariants": "invariants carriers",
-    "joint": "joint watermark",
-    "checks": "checks context bad_input reading verdict",
-    "wl": "wl carriers",
+    "storage/encoding": "encoding secret golden container",
+    "storage/container": "container secret golden",
+    "storage/encryption": "encryption secret container golden",
+    "graphs/disjoint_union": "disjoint_union feature_donors invariants carriers golden bad_input",
+    "graphs/invariants": "invariants carriers",
+    "graphs/wl_hash": "wl_hash carriers",
+    "stats/laws": "laws null verify",
+    "stats/evidence": "null laws verify",
+    "stats/null": "null laws verify",
+    "stats/rank_sum": "null laws",
+    "nn/observation": "reading query bad_input",
+    "readout/reading": "reading query alignment bad_input mark",
+    "readout/alignment": "alignment examine",
+    "readout/answers": "query reading examine",
+    "readout/replies": "query alignment examine",
+    "readout/scores": "query reading alignment",
+    "readout/query": "query reading examine verify bad_input",
+    "watermark/context": "context carriers reading bad_input golden mark",
+    "watermark/sampler": "carriers context bad_input golden",
+    "watermark/reference": "carriers bad_input golden mark",
+    "watermark/carriers": "carriers bad_input golden mark",
+    "watermark/feature_donors": "feature_donors carriers",
+    "watermark/questions": "golden examine file_format_page mark",
+    "watermark/directions": "reading golden alignment mark",
+    "watermark/inputs": "public_features golden examine score_channel",
+    "watermark/public_features": "public_features score_channel",
+    "watermark/gaussians": "score_channel public_features file_format_page golden",
+    "watermark/baseline": "score_channel golden",
+    "watermark/score_shift": "public_features score_channel golden",
+    "watermark/score_channel": "public_features golden score_channel",
+    "watermark/schedule": "mixed_batch mark refresh",
+    "watermark/carrier_batches": "mixed_batch mark",
+    "watermark/embedding_loss": "mark mixed_batch perception",
+    "watermark/mixed_batch": "mixed_batch mark",
+    "watermark/derived": "mark golden carriers bad_input reading score_channel",
+    "watermark/mark": "mark carriers reading mixed_batch golden bad_input container score_channel",
+    "watermark/mark_file": "mark_file golden container mark score_channel",
+    "audit/examine": "examine alignment verify",
+    "audit/verify": "verify examine bad_input score_channel",
+    "audit/verdict": "verify examine report",
 }
 # Mutants that change nothing anybody could see: module, part of the line, how the mutation ends, and why.
 IGNORED: Mapping[tuple[str, str, str], str] = {
-    ("features", "", "min=0 → min=-1"): "eigenvalues below 0 are rounding: no features as NaN either",
-    ("carriers", "most = -1 if", "-1 → -0 #2"): "one class or none: no number of classes either way",
-    ("carriers", "zip(keys, classes", "strict=False"): "as many keys as graphs, always",
-    ("channel", "rounding = ", "(left)) < 1e-09 * float(np.linalg.norm(answers))"): "0 = 0: 0 either way",
-    ("graphs", "in ((", "('x', 'fiubx')"): "no type of numpy is of kind x",
-    ("wl", "own.dtype.kind", "not in 'iubx'"): "no type of numpy is of kind x",
-    ("joint", "ptr = nn.functional.pad", "cumsum(-1)"): "the only dimension is the last one",
-    ("null", "for t in range(m + 1)", "m + 1 → m + 2"): "a count above m asks for m + 1, as none does",
-    ("null", "for t in range(m + 1)", "m + 1 → m + 2 #2"): "thresholds are cut to m + 1",
-    ("null", "low, high =", "max(0, n + a - m) → max(-1, n + a - m)"): "no overlap is below 0",
+    ("watermark/public_features", "", "min=0 → min=-1"): "eigenvalues below 0 are rounding: no features as NaN either",
+    ("watermark/reference", "most = -1 if", "-1 → -0 #2"): "one class or none: no number of classes either way",
+    ("watermark/carriers", "zip(keys, classes", "strict=False"): "as many keys as graphs, always",
+    ("watermark/score_shift", "rounding = ", "(left)) < 1e-09 * float(np.linalg.norm(answers))"): "0 = 0: 0 either way",
+    ("graphs/disjoint_union", "in ((", "('x', 'fiubx')"): "no type of numpy is of kind x",
+    ("graphs/wl_hash", "own.dtype.kind", "not in 'iubx'"): "no type of numpy is of kind x",
+    ("watermark/mixed_batch", "ptr = nn.functional.pad", "cumsum(-1)"): "the only dimension is the last one",
+    ("stats/null", "for t in range(m + 1)", "m + 1 → m + 2"): "a count above m asks for m + 1, as none does",
+    ("stats/null", "for t in range(m + 1)", "m + 1 → m + 2 #2"): "thresholds are cut to m + 1",
+    ("stats/laws", "low, high =", "max(0, n + a - m) → max(-1, n + a - m)"): "no overlap is below 0",
 }
 
 COMPARED = {
@@ -270,8 +288,9 @@ class Bench:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder, self.said = folder, folder / "said.txt"
-        for part in ("src/invgnn", "tests"):
-            shutil.copytree(root / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("src/invgnn", "tests", "docs/reference"):
+            if (root / part).exists():
+                shutil.copytree(root / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         for settings in root.glob("pyproject.toml"):
             shutil.copy(settings, folder)
         shared = root.parent / "shared" / "datasets"
@@ -357,12 +376,12 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, table: Mapping[st
 
     sources, paths, tests, states = {}, {}, {}, {}
     for module, names in table.items():
-        found = sorted((root / "src" / "invgnn").rglob(f"{module}.py"), key=lambda path: len(path.parts))
-        known = [f"tests/test_{name}.py" for name in names.split()]
-        tests[module] = [name for name in known if (root / name).exists()]
-        if found and tests[module]:
-            paths[module], sources[module] = found[0].relative_to(root), found[0].read_text()
-            held = [found[0].read_bytes(), *((root / name).read_bytes() for name in tests[module])]
+        path = root / "src" / "invgnn" / f"{module}.py"
+        known = [found for name in names.split() for found in (root / "tests").rglob(f"test_{name}.py")]
+        tests[module] = [str(found.relative_to(root)) for found in known]
+        if path.exists() and tests[module]:
+            paths[module], sources[module] = path.relative_to(root), path.read_text()
+            held = [path.read_bytes(), *((root / name).read_bytes() for name in tests[module])]
             states[module] = hashlib.sha256(b"\0".join(held)).hexdigest()[:12]
     found = [m for module, text in sources.items() for m in mutants(module, text)]
     found = [m for m in found if options.only in {None, m.module} and not ignored(m, sources[m.module])]

@@ -31,14 +31,14 @@ def test_numbers_are_finite():
     for value in (0, -1.5, 10**30, 1e308):
         check_number("x", value)
     for value in (math.inf, -math.inf, math.nan, True, "1", None, np.float64(1)):
-        assert refused(check_number, "x", value) == f"x is {value!r}, not a finite number"
+        assert refused(check_number, "x", value) == f"x is {value!r}, expected a finite number"
 
 
 def test_flags_are_true_or_false():
     for value in (True, False):
         check_flag("f", value)
     for value in (0, 1, None, "true"):
-        assert refused(check_flag, "f", value) == f"f is {value!r}, not true or false"
+        assert refused(check_flag, "f", value) == f"f is {value!r}, expected true or false"
 
 
 def test_choices_are_among_those_allowed():

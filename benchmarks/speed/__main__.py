@@ -1,29 +1,27 @@
-"""Measure what invgnn costs, row by row, and write the tables and figures of docs/results/cost.md.
+"""Measure what invgnn costs, part by part, and write the tables and figures of the cost pages.
 
-    make bench-speed                              # all rows, about half an hour
-    PYTHONPATH=benchmarks python -m speed audit   # one row anew
+    make bench-speed                        # all parts, about half an hour
+    python -m benchmarks.speed audit        # measure one part again
 
-Without names an unfinished file of results is continued and a finished one begun anew.
+Without names, an unfinished results file is completed and a finished one is measured again.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from speed import kept
-from speed.clock import Figure
+from invgnn.bench.measurements import Measurement, describe_machine, read_measurements, write_measurements
+from invgnn.bench.script import benchmark_parser, publish
 
-Row = Callable[[], Iterator[Figure]]
+from .page import FIGURES, PATH, RETIRED, draw_figures, summary
 
 
-def rows() -> dict[str, Row]:
-    """Every row by name, in the order of the page."""
-    from speed import auditing, drawing, embedding, growing, starting
+def parts() -> dict[str, Callable[[], Iterator[Measurement]]]:
+    """Return every part by name, in the order of the page."""
+    from . import auditing, drawing, embedding, growing, starting
 
     return {
         "carriers": drawing.carriers,
@@ -40,47 +38,39 @@ def rows() -> dict[str, Row]:
     }
 
 
-def measure(names: list[str]) -> None:
-    """Measure the rows of these names, or those that are missing; keep each as soon as it is done."""
+def measure(names: list[str], path: Path = PATH) -> None:
+    """Measure the named parts, or those that are missing; keep each as soon as it is done."""
     import torch
 
     torch.set_num_threads(1)
-    known, have = rows(), {f.row for f in kept.read()}
-    wanted = names or [n for n in known if n not in have] or list(known)
-    fresh = not names and wanted == list(known)
-    figures = [kept.machine()] if fresh or "machine" not in have else kept.read()
+    known, kept = parts(), read_measurements(path)
+    have = {one.row for one in kept if one.what not in RETIRED}
+    wanted = names or [name for name in known if name not in have] or list(known)
+    if wanted == list(known) or "machine" not in have:
+        kept = [describe_machine(), *(one for one in kept if one.what in RETIRED)]
+    place = {name: number for number, name in enumerate(("machine", *known))}
     for name in wanted:
         began = time.perf_counter()
-        figures = [f for f in figures if f.row != name] + list(known[name]())
-        place = {row: number for number, row in enumerate(("machine", *known))}
-        figures.sort(key=lambda f: place[f.row])
-        kept.write(figures)
+        retired = [one for one in kept if one.row == name and one.what in RETIRED]
+        kept = [one for one in kept if one.row != name] + list(known[name]()) + retired
+        kept.sort(key=lambda one: place[one.row])
+        write_measurements(kept, path)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("rows", nargs="*", help="rows to measure anew; else what is missing, or all")
-    parser.add_argument("--summary", action="store_true", help="measure nothing")
-    parser.add_argument(
-        "--into", type=Path, metavar="PAGE", help="put tables and figures into this document"
-    )
-    args = parser.parse_args()
+    """Parse the command line, measure, and write tables and figures."""
+    parser = benchmark_parser(__doc__)
+    parser.add_argument("parts", nargs="*", help="parts to measure again; default: what is missing, or all")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if unknown := set(args.rows) - set(rows()):
-        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(rows())}")
-    if not args.summary:
-        measure(args.rows)
-    from speed import page
-
-    table = page.summary()
-    print(table)
-    if args.into:
-        before, _, rest = args.into.read_text().partition("<!-- table -->\n")
-        after = rest.partition("<!-- end -->")[2]
-        args.into.write_text(f"{before}<!-- table -->\n{table}\n<!-- end -->{after}")
-        page.draw_figures(args.into.parent)
+    if unknown := set(options.parts) - set(parts()):
+        parser.error(f"there is no part {', '.join(unknown)}; choose from {', '.join(parts())}")
+    if not options.summary:
+        measure(options.parts)
+    publish(summary(), options.into)
+    if options.into:
+        draw_figures(FIGURES)
 
 
 if __name__ == "__main__":

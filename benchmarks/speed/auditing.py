@@ -1,4 +1,4 @@
-"""An audit against one query per carrier; exact p-values against simulation."""
+"""Time an audit against one query per carrier, and exact p-values against simulation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from invgnn.bench.clock import absolute, peak_megabytes, race, repeated
+from invgnn.bench.measurements import Measurement
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import to_batch
 from invgnn.readout.answers import Answers
@@ -19,15 +21,15 @@ from invgnn.theory.pooled import PooledNull
 from invgnn.training.tasks import load_task, new_model
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
-from speed.clock import Figure, absolute, peak_megabytes, race, repeated
-from speed.embedding import SEED, owner
+
+from .embedding import SEED, owner
 
 TRIALS, PART = 10**7, 10**5
-SCALED = "its 10^7 trials reckoned from 10^5"
+SCALED = "its 10^7 trials extrapolated from 10^5"
 
 
-def audit() -> Iterator[Figure]:
-    """Reading a suspect on all carriers and ordinary inputs, and weighing the answers."""
+def audit() -> Iterator[Measurement]:
+    """Read a suspect on all carriers and ordinary inputs, and compute the evidence."""
     for name in ("PROTEINS", "NCI1"):
         task = load_task(name, SEED)
         mark, model = owner(task, Recipe()), new_model(task, "GIN", SEED).eval()
@@ -42,7 +44,7 @@ def audit() -> Iterator[Figure]:
             ">= 20",
             note=f"{note}, from graphs in memory",
         )
-        yield race(ours, partial(_forward, model, to_batch(asked)), 51).dearer(
+        yield race(ours, partial(_forward, model, to_batch(asked)), 51).slower(
             "audit", what, "one batched forward pass, bare", "<= 1.3", note=note
         )
 
@@ -66,8 +68,8 @@ def _one_by_one(model: Any, mark: Watermark, asked: Graphs) -> None:
     mark.evidence(Answers(mark.reading(), np.array(seen[: mark.m]), np.array(seen[mark.m :])))
 
 
-def exact_p() -> Iterator[Figure]:
-    """The exact laws of T and U, nothing remembered, against simulating them."""
+def exact_p() -> Iterator[Measurement]:
+    """Compute the exact laws of T and U, without caches, against simulating them."""
     rng = np.random.default_rng(0)
     m = 4096
     t = partial(log_p_matches, 2200, m, m // 2)
@@ -96,7 +98,7 @@ def exact_p() -> Iterator[Figure]:
         "10^7 Monte Carlo trials",
         ">= 100",
         scale=10 * TRIALS / PART,
-        note="its 10^7 trials reckoned from 10^4",
+        note="its 10^7 trials extrapolated from 10^4",
     )
 
 
@@ -107,7 +109,7 @@ def _rank_sums(place: np.ndarray, trials: int, rng: np.random.Generator) -> np.n
     return np.concatenate([rng.permuted(np.tile(place, (n, 1)), axis=1)[:, :half].sum(1) for n in blocks])
 
 
-def pooled() -> Iterator[Figure]:
+def pooled() -> Iterator[Measurement]:
     """Ten million draws of an unmarked model and a key, against a loop over them."""
     m, rng = 128, np.random.default_rng(0)
     ones = 48 + public_stream("speed", "pool").below(np.full(20, 33))

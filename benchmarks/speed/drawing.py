@@ -1,4 +1,4 @@
-"""Carriers against the same protocol on networkx; algebraic connectivity against bare LAPACK."""
+"""Time carriers against the same protocol on networkx, and λ₂ against bare LAPACK."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from invgnn.bench.clock import race
+from invgnn.bench.measurements import Measurement
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import EPSILON, lambda2
 from invgnn.secret import public_stream
 from invgnn.training.tasks import load_task
 from invgnn.watermark.carriers import Carriers, _Drawing
-from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.reference import Reference
-from speed.clock import Figure, race
-from speed.protocol import Protocol, draw, networks
+from invgnn.watermark.sampler import Sampler
+
+from .protocol import Protocol, draw, networks
 
 M, TASKS = 128, ("PROTEINS", "NCI1")
 
 
 def bare(graphs: Graphs) -> Graphs:
-    """The same graphs with nothing computed about them yet."""
+    """Return the same graphs without cached statistics."""
     return Graphs(graphs.ptr, graphs.edges, graphs.x)
 
 
-def carriers() -> Iterator[Figure]:
-    """Statistics, candidates, hashes, tests and the carriers' eigenvalues, from graphs in memory."""
+def carriers() -> Iterator[Measurement]:
+    """Time statistics, candidates, hashes, tests and the carriers' eigenvalues, from graphs in memory."""
     for name in TASKS:
         graphs = Graphs.from_data(load_task(name).data)
         nets, number, fresh = networks(graphs), count(), [bare(graphs) for _ in range(8)]
@@ -51,7 +53,7 @@ def carriers() -> Iterator[Figure]:
 
 
 def decisions(graphs: Graphs, nets: list[nx.Graph], m: int = M) -> tuple[int, int]:
-    """How many candidates of one drawing networkx judges as we do, and how many there were."""
+    """Return how many candidates of one drawing networkx judges as we do, and their number."""
     judged: list[tuple[str, str]] = []
     protocol = Protocol(nets, Sampler())
 
@@ -67,8 +69,8 @@ def decisions(graphs: Graphs, nets: list[nx.Graph], m: int = M) -> tuple[int, in
     return sum(a == b for a, b in judged), len(judged)
 
 
-def connectivity() -> Iterator[Figure]:
-    """The second Laplacian eigenvalue of every NCI1 graph."""
+def connectivity() -> Iterator[Measurement]:
+    """Time the second Laplacian eigenvalue of every NCI1 graph."""
     graphs = Graphs.from_data(load_task("NCI1").graphs)
     nets = networks(graphs)
     chosen = [g for g in nets if len(g) > 1 and nx.is_connected(g)]
@@ -78,10 +80,10 @@ def connectivity() -> Iterator[Figure]:
     def ours() -> None:
         lambda2(bare(graphs))
 
-    yield race(ours, lambda: [np.linalg.eigvalsh(matrices) for matrices in ready], 15).dearer(
+    yield race(ours, lambda: [np.linalg.eigvalsh(matrices) for matrices in ready], 15).slower(
         "connectivity",
         f"λ₂ of all {len(graphs)} NCI1 graphs",
-        "bare batched LAPACK on matrices laid out beforehand, connected graphs only",
+        "bare batched LAPACK on prepared matrices, connected graphs only",
         "<= 1.3",
     )
     parts = cycle([[g for g in nets[start::10] if len(g) > 1] for start in range(10)])

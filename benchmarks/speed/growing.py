@@ -1,4 +1,4 @@
-"""How time and memory grow with the number of carriers, of graphs, and of nodes of one graph."""
+"""Measure how time and memory grow with the number of carriers, of graphs, and of nodes of one graph."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,23 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
+from invgnn.bench.clock import exponent, peak_megabytes, repeated
+from invgnn.bench.measurements import Measurement
 from invgnn.graphs.disjoint_union import Graphs, key_edges, offsets_of, unkey_edges
 from invgnn.nn.backbones import GCN, GIN
 from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret, public_stream
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
-from speed.clock import Figure, exponent, peak_megabytes, repeated
+from invgnn.watermark.reference import Reference
 
 CARRIERS, GRAPHS, NODES = (128, 512, 2048, 4096), (10**3, 10**4, 10**5), (10**5, 10**6)
 WIDTH, FEW = 16, 10**4
+ROOT = Path(__file__).parents[2]
 SECRET = Secret(public_stream("speed", "growth").bytes(32))
 
 
 def molecules(count: int) -> Graphs:
-    """Connected random graphs of 12 to 40 nodes: a random tree and a fifth as many edges again."""
+    """Return connected random graphs of 12 to 40 nodes: a random tree and some chords."""
     rng = np.random.default_rng(count)
     sizes = rng.integers(12, 41, count)
     ptr = offsets_of(sizes)
@@ -46,7 +49,7 @@ def molecules(count: int) -> Graphs:
 
 
 def web(nodes: int) -> Data:
-    """One graph in which every node links to three others, half of them nearby."""
+    """Return one graph in which every node links to three others, half of them nearby."""
     rng = np.random.default_rng(nodes)
     u = np.repeat(np.arange(nodes), 3)
     near = (u + rng.integers(1, 50, len(u))) % nodes
@@ -56,8 +59,8 @@ def web(nodes: int) -> Data:
     return Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(both), num_nodes=nodes)
 
 
-def growth() -> Iterator[Figure]:
-    """Carriers, one embedding step and an audit, by m and by the number of graphs."""
+def growth() -> Iterator[Measurement]:
+    """Measure carriers, one embedding step and an audit, by m and by the number of graphs."""
     parts: dict[str, Callable[[Any], Any]] = {
         "carriers": _further,
         "embedding step": _step,
@@ -70,12 +73,12 @@ def growth() -> Iterator[Figure]:
 
 def _grown(
     what: str, sizes: tuple[int, ...], part: Callable[..., Any], cases: list[Any]
-) -> Iterator[Figure]:
-    """A process for each size, so that its peak of memory is its own; the slope of their times."""
+) -> Iterator[Measurement]:
+    """Measure each size in a process of its own, for its peak memory, and the slope of the times."""
     found = [in_its_own_process("growth", part.__name__, *case) for case in cases]
     times = [one["seconds"] for one in found]
     for size, one in zip(sizes, found, strict=True):
-        yield Figure(
+        yield Measurement(
             "growth",
             what,
             str(size),
@@ -87,18 +90,18 @@ def _grown(
             note=one["note"],
         )
     slope = exponent(list(sizes), times)
-    yield Figure("growth", what, "linear", "<= 1.1", slope, slope, slope, note="exponent")
+    yield Measurement("growth", what, "linear", "<= 1.1", slope, slope, slope, note="exponent")
 
 
 def in_its_own_process(kind: str, *case: Any) -> dict[str, Any]:
-    """What `measure` says of one case, run apart."""
-    command = [sys.executable, "-W", "ignore", "-m", "speed.growing", kind, *map(str, case)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own file
+    """Return what `measure` returns for one case, run in another process."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.speed.growing", kind, *map(str, case)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603 - our own file
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def measure(kind: str, name: str, *sizes: int) -> dict[str, Any]:
-    """Seconds of one case, and the memory it held beyond what its data take."""
+    """Return the seconds of one case, and its memory beyond program and data."""
     torch.set_num_threads(1)
     if kind == "nodes":
         return _measure_nodes(*sizes)
@@ -115,13 +118,13 @@ def _record(times: Any, note: str) -> dict[str, Any]:
 
 
 def _first(m: int, count: int) -> Callable[[], Any]:
-    """A mark of data never seen before."""
+    """Return a function that draws the first mark of new data."""
     graphs = molecules(count)
     return lambda: Watermark.draw(SECRET, Graphs(graphs.ptr, graphs.edges, graphs.x), m=m)
 
 
 def _further(m: int, count: int) -> Callable[[], Any]:
-    """A further mark of known data: the statistics of the reference are there."""
+    """Return a function that draws a further mark of data whose statistics are known."""
     return partial(Watermark.draw, SECRET, Reference(molecules(count)), m=m)
 
 
@@ -136,9 +139,9 @@ def _step(m: int, count: int) -> Callable[[], Any]:
     optimiser, labels = torch.optim.Adam(model.train().parameters()), torch.arange(64) % 2
 
     def step() -> None:
-        joint = mark.mix(batch)
+        mixed = mark.mix(batch)
         optimiser.zero_grad()
-        joint.joint_loss(cross_entropy(joint(model), labels)).backward()
+        mixed.joint_loss(cross_entropy(mixed(model), labels)).backward()
         optimiser.step()
 
     return step
@@ -149,13 +152,13 @@ def _audit(m: int, count: int) -> Callable[[], Any]:
     return partial(mark.read, model)
 
 
-def nodes() -> Iterator[Figure]:
-    """Carriers of one large graph, and the audit, beside reading the graph once."""
+def nodes() -> Iterator[Measurement]:
+    """Measure carriers of one large graph, and the audit, relative to reading the graph once."""
     for count in NODES:
         found = in_its_own_process("nodes", "", count)
         for what, (ratio, low, high, note, target) in found.items():
             named = f"{what} of a graph of 10^{len(str(count)) - 1} nodes"
-            yield Figure(
+            yield Measurement(
                 "nodes", named, "reading the graph once", target, ratio, low, high, repeats=3, note=note
             )
 

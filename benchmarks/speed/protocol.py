@@ -14,7 +14,7 @@ from invgnn.watermark.sampler import Sampler
 
 
 def networks(graphs: Graphs) -> list[nx.Graph]:
-    """The graphs as networkx has them."""
+    """Convert graphs to networkx."""
     ends = (graphs.edges - graphs.ptr[graphs.graph_of_edge, None]).tolist()
     found = []
     for number, size in enumerate(graphs.sizes.tolist()):
@@ -33,15 +33,15 @@ class Protocol:
         self.hashes = {self.look(g) for g in graphs}
 
     def look(self, g: nx.Graph) -> str:
-        """The Weisfeiler-Lehman hash; networkx (from 3.5 on) takes degrees for the first round."""
+        """Return the Weisfeiler-Lehman hash; networkx (from 3.5 on) uses degrees in the first round."""
         return str(nx.weisfeiler_lehman_graph_hash(g, iterations=self.sampler.rounds))
 
     def usual(self, values: Sequence[float], pool: np.ndarray) -> bool:
-        """Whether values pass the Kolmogorov-Smirnov test against a sorted pool."""
+        """Return whether values pass the Kolmogorov-Smirnov test against a sorted pool."""
         return bool(ks_2samp(values, pool, method="asymp").pvalue >= self.sampler.delta)
 
     def seeds(self) -> list[nx.Graph]:
-        """Reference graphs small and rich enough, of ordinary degrees."""
+        """Return the reference graphs that are small enough, have enough edges, and ordinary degrees."""
         cap = np.quantile([len(g) for g in self.graphs], self.sampler.size_quantile, method="lower")
         small = [g for g in self.graphs if len(g) <= cap and g.number_of_edges() >= 2]
         return [g for g in small if self.usual([d for _, d in g.degree], self.degrees)]
@@ -56,7 +56,7 @@ class Protocol:
         return True
 
     def judge(self, g: nx.Graph, swapped: bool) -> tuple[str, str]:
-        """The first check that refuses a candidate, empty where none does, and how the candidate looks."""
+        """Return the first check that rejects a candidate, or an empty string, and its hash."""
         if not swapped:
             return "no swap possible", ""
         look = self.look(g)
@@ -69,9 +69,9 @@ class Protocol:
 def draw(
     graphs: Sequence[nx.Graph], m: int, sampler: Sampler, seed: int
 ) -> tuple[list[nx.Graph], np.ndarray]:
-    """Statistics, candidates, checks, and the second Laplacian eigenvalue of each of m carriers.
+    """Draw m carriers and compute the second Laplacian eigenvalue of each.
 
-    As the protocol has it, candidates are rewired and judged a wave at a time, also those beyond the m-th.
+    As the protocol requires, candidates are rewired and judged in waves, also those beyond the m-th.
     """
     protocol, random = Protocol(graphs, sampler), Random(seed)  # noqa: S311 - nothing here is a secret
     seeds, seen, accepted, deck = protocol.seeds(), set(), [], []

@@ -1,4 +1,4 @@
-"""How long it takes until `import invgnn` is done, and until the command shows its help."""
+"""Time `import invgnn` and `invgnn --help`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from speed.clock import Figure, absolute
+from invgnn.bench.clock import absolute
+from invgnn.bench.measurements import Measurement
 
 COMMANDS = {
     "`import invgnn`": [sys.executable, "-c", "import invgnn"],
@@ -19,8 +20,8 @@ COMMANDS = {
 }
 
 
-def start() -> Iterator[Figure]:
-    """Fresh interpreters, Python's own start included."""
+def start() -> Iterator[Measurement]:
+    """Time fresh interpreters, including the start of Python itself."""
     for what, command in COMMANDS.items():
         _seconds(command)
         times = np.array([_seconds(command) for _ in range(15)])
@@ -28,7 +29,7 @@ def start() -> Iterator[Figure]:
 
 
 def _seconds(command: list[str]) -> tuple[float, float]:
-    """Processor time and wall time of a process."""
+    """Return processor time and wall-clock time of a process."""
     before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)  # noqa: S603 - our own commands
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

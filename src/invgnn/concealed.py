@@ -1,15 +1,15 @@
-"""Secrets and passphrases that do not show in tracebacks, logs and lists of local variables.
+"""Values that do not show in tracebacks, logs and listings of local variables.
 
 A frame keeps its local variables when an error leaves it, and many tools print them. A function that takes
 a passphrase, or the content of a private file, therefore rebinds it before anything can fail::
 
     passphrase = conceal(passphrase)
 
-The result works like the value: it compares, hashes, encodes and serves as a buffer as before. Its `repr`,
-`str` and `format` are `<concealed>`, and so are those of its slices. Everything else that is computed from
-it is plain: do not keep such a result in a variable. `bytes(value)` gives plain bytes back.
+The result behaves like the value: it compares, hashes, encodes and serves as a buffer as before. Its
+`repr`, `str` and `format` are `<concealed>`, and so are those of its slices. Every other value computed
+from it is not concealed: do not keep such a value in a variable. `bytes(value)` returns plain bytes.
 
-Concealment prevents accidents. It is no protection against other code in the same process.
+Concealment prevents accidents. It does not protect against other code in the same process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from typing import Any, SupportsIndex, TypeVar, overload
 
 SHOWN = "<concealed>"
-"""What is shown instead of a concealed value."""
+"""The text shown instead of a concealed value."""
 
 _Value = TypeVar("_Value")
 
 
 class _Concealed:
-    """A value of which no text shows anything; by itself it holds nothing."""
+    """Base class of concealed values, whose text shows nothing. It stores no data itself."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class _Concealed:
 
 
 class ConcealedText(_Concealed, str):
-    """Text that is not shown."""
+    """Text whose content is not shown."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class ConcealedText(_Concealed, str):
 
 
 class ConcealedBytes(_Concealed, bytes):
-    """Bytes that are not shown."""
+    """Bytes whose content is not shown."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class ConcealedBytes(_Concealed, bytes):
 
 
 class ConcealedDict(_Concealed, dict[str, _Value]):
-    """A dictionary of which neither the names nor the values are shown."""
+    """A dictionary that shows neither its keys nor its values."""
 
     __slots__ = ()
 
@@ -81,11 +81,12 @@ def conceal(value: Any) -> Any:
     """Return an equal value whose text is `<concealed>`.
 
     Args:
-        value: Text, bytes, a map with text keys, or None. A map is copied; its values stay as they are.
+        value: Text, bytes, a map with text keys, or None. A map is copied; its values are not concealed.
 
     Returns:
-        None for None, and a value that is concealed already as it is. A value of any other type, given by
-        mistake, comes back as an empty stand-in, which the type check of the caller then refuses.
+        The concealed value. None and a value that is already concealed are returned unchanged. For a value
+            of any other type, passed by mistake, an empty stand-in is returned, which the type check of the
+            caller then rejects.
     """
     if value is None or isinstance(value, _Concealed):
         return value

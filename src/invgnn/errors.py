@@ -1,12 +1,16 @@
-"""What can go wrong, each with advice."""
+"""The exceptions of the library, each with advice."""
 
 from __future__ import annotations
 
 
 class InvgnnError(Exception):
-    """The base of every error this library raises on purpose.
+    """Base class of all errors that the library raises deliberately.
 
-    `message` says what is wrong, `advice` what to do about it; `str()` gives both.
+    `str()` returns the message and the advice.
+
+    Attributes:
+        message: What was expected and what was found.
+        advice: What to do about it.
     """
 
     def __init__(self, message: str, advice: str = "") -> None:
@@ -19,23 +23,23 @@ class InvgnnError(Exception):
 
 
 class ParameterError(InvgnnError, ValueError):
-    """A number or a name given by the caller is out of range."""
+    """A value passed by the caller is invalid or out of range."""
 
 
 class DataError(InvgnnError, ValueError):
-    """Graphs that cannot be used: none, NaN, or of the wrong width."""
+    """Graphs that cannot be used, for example none, with NaN, or with different numbers of features."""
 
 
 class CarrierError(InvgnnError):
-    """The carrier set cannot be filled; the message names the check that starves it."""
+    """The carrier set cannot be filled. The message names the check that rejects most candidates."""
 
 
 class SuspectError(InvgnnError):
-    """A suspect that cannot be asked, or whose answers are no answers."""
+    """A suspect that cannot be queried, or whose answers cannot be used."""
 
 
 class FileError(InvgnnError):
-    """A file that is truncated, foreign, of a newer version, or altered."""
+    """A file that is missing, truncated, altered, of a newer version, or not written by invgnn."""
 
 
 class PassphraseError(FileError):
@@ -43,12 +47,12 @@ class PassphraseError(FileError):
 
 
 class ExistingFileError(FileError):
-    """Something is there already, and nothing is overwritten unasked."""
+    """The file exists already. Nothing is overwritten unless that is requested."""
 
 
 class EditError(InvgnnError):
-    """An edit that this model does not admit, or a plug-in that is no edit."""
+    """An edit that cannot be applied to this model, or a plug-in that is not an edit."""
 
 
 class TrialError(InvgnnError):
-    """Trials of a sweep that failed; the rows of the others are kept."""
+    """Some trials of a sweep failed. The rows of the other trials are kept."""

@@ -1,4 +1,4 @@
-"""Checks for authors of plug-ins: what every edit promises, tried out."""
+"""Checks for authors of plug-ins: test that an edit keeps the contract of all edits."""
 
 from __future__ import annotations
 
@@ -23,24 +23,37 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def check_edit(edit: Edit, model: nn.Module | None = None, task: Task | None = None) -> None:
-    """Try an edit out and raise an AssertionError that says which promise it breaks.
+    """Apply an edit and check that it keeps the contract of all edits.
 
-    An edit leaves the original, the task and the random states alone, and gives a model of its own in
-    evaluation mode with finite scores of the right shape, the same one every time, that differs from the
-    original as far as `same_architecture` and `same_function` allow. Without a model, a small GIN is
-    edited; without a task, one on generated graphs and one on the nodes of a generated graph.
+    An edit changes neither the original model nor the task nor the global random states. It returns a
+    separate model in evaluation mode, with finite scores of the right shape, which is the same in every run
+    and differs from the original only as far as `same_architecture` and `same_function` allow.
+
+    Args:
+        edit: The edit.
+        model: The model to edit; a small GIN by default.
+        task: The task of the model. By default two generated tasks are used, one on graphs and one on
+            nodes.
+
+    Raises:
+        AssertionError: If the edit breaks the contract. The message names the violated rule.
+        ParameterError: If a model is given without its task.
     """
     if task is not None:
         _check(edit, new_model(task, "GIN", 0, hidden_channels=8) if model is None else model, task)
     elif model is not None:
-        raise ParameterError("a model without a task", "pass task= with the data the model was made for")
+        raise ParameterError("a model was passed without a task", "pass task= with the task of the model")
     else:
         for level in ("graph", "node"):
             check_edit(edit, task=small_task(level))
 
 
 def small_task(level: Level) -> Task:
-    """A generated task with 40 graphs, or with the nodes of them all as one graph."""
+    """Generate a small task.
+
+    Args:
+        level: "graph" for 40 graphs; "node" for the nodes of these graphs in one graph.
+    """
     whole = motif_task(0, count=40)
     if level == "graph":
         return whole
@@ -52,40 +65,47 @@ def small_task(level: Level) -> Task:
 
 
 def _check(edit: Edit, model: nn.Module, task: Task) -> None:
+    """Check an edit on one model and task."""
     _require(
         isinstance(edit, Edit), f"a {type(edit).__name__} does not derive from invgnn.attacks.edits.Edit"
     )
     name = repr(edit)
     _check_name(name, repr(copy.deepcopy(edit)))
-    original = copy.deepcopy(model).train()  # the author's own model is safe, and a change of mode shows
+    original = copy.deepcopy(model).train()  # protects the caller's model and reveals a change of mode
     before, data = _seen(original), _data(task)
     first = edit(original, task)
     changed = [what for what, value in _seen(original).items() if value != before[what]]
-    _require(not changed, f"{name}: the original's {', '.join(changed)} changed; work on the copy")
-    _require(_data(task) == data, f"{name}: the task's own data changed; clone what you alter")
+    _require(not changed, f"{name}: the original's {', '.join(changed)} changed; edit the copy")
+    _require(_data(task) == data, f"{name}: the task's own data changed; clone it before changing it")
     _check_result(edit, original, first, task)
-    with seeded(1):  # other global states than before: they must not matter
+    with seeded(1):  # other global random states than before: they must not matter
         again = edit(original, task)
     _require(
         _weights(first) == _weights(again),
         f"{name}: two runs differ; draw from the global generators inside `apply`, which are seeded for it",
     )
-    _require(repr(edit) == name, f"{name}: repr() became {edit!r} after use; it names a row of a table")
+    _require(
+        repr(edit) == name, f"{name}: repr() became {edit!r} after use; it is the name of a row in tables"
+    )
 
 
 def _check_name(name: str, of_copy: str) -> None:
+    """Check that the `repr` of an edit is one short line and stable."""
     plain = bool(name.strip()) and len(name.splitlines()) == 1
-    _require(plain, f"repr() gives {name!r}; it names a row of a table: one short line")
+    _require(plain, f"repr() gives {name!r}; it must be one short line, because it names a row in tables")
     stable = " at 0x" not in name and name == of_copy
     _require(stable, f"repr() gives {name!r}, which names one object in memory; describe the edit instead")
 
 
 def _check_result(edit: Edit, original: nn.Module, edited: nn.Module, task: Task) -> None:
+    """Check the edited model against the original."""
     shared = _storage(original) & _storage(edited)
-    _require(not shared, f"{edit!r}: the edited model shares memory with the original; copy what you keep")
+    _require(not shared, f"{edit!r}: the edited model shares memory with the original; clone its tensors")
     training = [name or "the model" for name, part in edited.named_modules() if part.training]
     _require(not training, f"{edit!r}: {', '.join(training)} left in training mode; call eval()")
-    _require(_weights(edited) != _weights(original), f"{edit!r}: nothing changed; refuse with an EditError")
+    _require(
+        _weights(edited) != _weights(original), f"{edit!r}: nothing changed; raise an EditError instead"
+    )
     finite = all(bool(value.isfinite().all()) for value in _tensors(edited).values())
     _require(finite, f"{edit!r}: weights are NaN or infinite")
     if edit.same_architecture:
@@ -96,7 +116,7 @@ def _check_result(edit: Edit, original: nn.Module, edited: nn.Module, task: Task
         _require(_hooks(edited) == _hooks(original), f"{edit!r}: hooks stay behind; remove them")
     ours, theirs = scores(original, task), scores(edited, task)
     wrong = f"scores of shape {tuple(theirs.shape)}, not {tuple(ours.shape)}"
-    _require(ours.shape == theirs.shape, f"{edit!r}: the edited model gives {wrong}")
+    _require(ours.shape == theirs.shape, f"{edit!r}: the edited model returns {wrong}")
     _require(bool(theirs.isfinite().all()), f"{edit!r}: scores are NaN or infinite")
     if edit.same_function:
         error = difference(ours, theirs)
@@ -104,45 +124,51 @@ def _check_result(edit: Edit, original: nn.Module, edited: nn.Module, task: Task
 
 
 def _require(holds: bool, otherwise: str) -> None:
+    """Raise `AssertionError` with a message unless a condition holds."""
     if not holds:
         raise AssertionError(otherwise)
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of a state dict."""
     return {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
 
 
 def _weights(model: nn.Module) -> dict[str, bytes]:
-    """Parameters and buffers, to the last bit."""
+    """Return the exact bytes of parameters and buffers by name."""
     return {name: _bytes(value) for name, value in _tensors(model).items()}
 
 
 def _bytes(value: Tensor) -> bytes:
+    """Return the bytes of a tensor."""
     flat = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
     return bytes(flat.numpy().tobytes())
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[Any, Any]]:
+    """Return shape and dtype of every tensor by name."""
     return {name: (value.shape, value.dtype) for name, value in _tensors(model).items()}
 
 
 def _hooks(model: nn.Module) -> list[int]:
+    """Return the number of hooks of every module and kind."""
     return [len(getattr(part, kind)) for part in model.modules() for kind in _HOOKS]
 
 
 def _storage(model: nn.Module) -> set[int]:
+    """Return the memory addresses of parameters and buffers."""
     values = (*model.parameters(), *model.buffers())
     return {value.untyped_storage().data_ptr() for value in values if value.numel()}
 
 
 def _data(task: Task) -> list[bytes]:
-    """Everything of a task that a careless edit could alter."""
+    """Return the bytes of every tensor of a task that an edit could change by mistake."""
     held = [value for graph in task.graphs for value in graph.to_dict().values()]
     return [_bytes(value) for value in (*held, task.train, task.val, task.test) if torch.is_tensor(value)]
 
 
 def _seen(model: nn.Module) -> dict[str, object]:
-    """All there is to see of an original and of the random states, as comparable values."""
+    """Return the observable state of a model and of the random generators, as comparable values."""
     parameters = list(model.parameters())
     return {
         "weights or buffers": _weights(model),

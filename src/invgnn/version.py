@@ -1,4 +1,4 @@
-"""The version, in one place."""
+"""The version of the installed package."""
 
 from importlib.metadata import version
 

@@ -1,45 +1,58 @@
-"""The performance page shows what was measured, and networkx takes the same decisions as we do."""
+"""The cost pages show what was measured, and networkx makes the same decisions as we do."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from speed import clock, drawing, growing, kept, page, protocol  # noqa: E402 - found beside the tests
-
-from invgnn.graphs.disjoint_union import Graphs  # noqa: E402
+from invgnn.bench.measurements import read_measurements
+from invgnn.bench.script import published
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.watermark.sampler import Sampler
 
 
-def test_page_shows_the_kept_figures():
-    text = (ROOT / "docs" / "results/cost.md").read_text()
-    table = text.split("<!-- table -->")[1].split("<!-- end -->")[0].strip()
-    assert table == page.summary(), "run make bench-speed"
+def test_page_shows_the_kept_measurements(speed, root):
+    page = root / "docs/results/appendix/cost.md"
+    assert published(page) == speed("page").summary(), "run make bench-speed"
 
 
-def test_every_promise_was_measured():
-    from speed.__main__ import rows
+def test_every_promise_was_measured(speed):
+    kept = read_measurements(speed("page").PATH)
+    assert {one.row for one in kept} == {"machine", *speed("__main__").parts()}
 
-    assert {f.row for f in kept.read()} == {"machine", *rows()}
+
+def test_retired_settings_stay_and_are_named(speed):
+    page = speed("page")
+    kept = {one.what for one in read_measurements(page.PATH) if one.row == "settings"}
+    assert kept == {*speed("embedding").SETTINGS, *page.RETIRED}
+    assert page.summary().count("(removed)") == len(page.RETIRED)
+
+
+def test_measuring_a_part_again_keeps_the_other_rows_and_retired_ones(speed, tmp_path, monkeypatch):
+    main, page = speed("__main__"), speed("page")
+    path = tmp_path / "speed.csv"
+    path.write_bytes(page.PATH.read_bytes())
+    before = read_measurements(path)
+    monkeypatch.setattr(main, "parts", lambda: dict.fromkeys({one.row for one in before[1:]}, list))
+    main.measure(["settings"], path)
+    after = read_measurements(path)
+    assert {one.what for one in after if one.row == "settings"} == page.RETIRED
+    assert {one for one in before if one.row == "audit"} == {one for one in after if one.row == "audit"}
 
 
 @pytest.mark.filterwarnings("ignore:The hashes produced for graphs:UserWarning")
-def test_networkx_takes_the_same_decisions_on_the_same_candidates(rings):
-    dense = growing.molecules(60)
-    for graphs in (rings, dense):
+def test_networkx_makes_the_same_decisions_on_the_same_candidates(speed, rings):
+    drawing, protocol = speed("drawing"), speed("protocol")
+    for graphs in (rings, speed("growing").molecules(60)):
         alike, judged = drawing.decisions(graphs, protocol.networks(graphs), m=24)
         assert alike == judged >= 256
 
 
 @pytest.mark.filterwarnings("ignore:The hashes produced for graphs:UserWarning")
-def test_the_slow_protocol_draws_carriers_too(rings):
+def test_the_slow_protocol_draws_carriers_too(speed, rings):
+    protocol = speed("protocol")
     nets = protocol.networks(rings)
-    sampler = drawing.Sampler(wave=32)
+    sampler = Sampler(wave=32)
     drawn, values = protocol.draw(nets, 8, sampler, seed=3)
     assert len(drawn) == 8
     again = protocol.Protocol(nets, sampler)
@@ -48,14 +61,4 @@ def test_the_slow_protocol_draws_carriers_too(rings):
     ends = [np.sort(np.array(g.edges).reshape(-1, 2), axis=1) for g in drawn]
     sizes = np.cumsum([0, *map(len, drawn)])
     edges = np.concatenate([e[np.lexsort(e.T[::-1])] + by for e, by in zip(ends, sizes, strict=False)])
-    np.testing.assert_allclose(values, drawing.lambda2(Graphs(sizes, edges)), atol=1e-5)
-
-
-def test_figures_survive_the_file(tmp_path):
-    race = clock.Race(np.array([[1.0, 2.0], [2.0, 2.0]]), np.array([[4.0, 8.0], [4.0, 4.0]]))
-    figures = [race.faster("a", "b", "c", ">= 3", note="d, e"), race.dearer("a", "b", "c", "<= 0.3")]
-    kept.write(figures, tmp_path / "speed.csv")
-    assert kept.read(tmp_path / "speed.csv") == figures
-    assert [f.value for f in figures] == [3.0, 0.375]
-    assert [f.held for f in figures] == [True, False]
-    assert clock.exponent([1, 10, 100], [2.0, 20.0, 200.0]) == pytest.approx(1)
+    np.testing.assert_allclose(values, speed("drawing").lambda2(Graphs(sizes, edges)), atol=1e-5)

@@ -1,50 +1,48 @@
-"""The kept measurements say what the documents say, and what was promised."""
+"""The kept measurements show what the pages state, and what was promised."""
 
-import importlib.util
-import sys
-from pathlib import Path
+from __future__ import annotations
 
 import pytest
 from scipy.stats import binomtest, ttest_1samp
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+from invgnn.bench.script import published
+from invgnn.storage.tables import read_rows
+
+PAGES = {
+    "benchmarks/false_positives": "results/appendix/false-positives",
+    "benchmarks/strength": "results/appendix/strength",
+    "benchmarks/robustness": "results/appendix/robustness",
+    "benchmarks/theory": "explanation/theory",
+    "benchmarks/scaling": "results/scaling",
+    "studies/evidence": "results/paper-scheme",
+    "studies/recipe": "results/appendix/embedding-study",
+    "studies/forgers": "results/appendix/forgeries",
+    "studies/channel": "results/score-channel",
+    "studies/stealth": "results/stealth",
+}
 
 
-def benchmark(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def rows(script):
+    return lambda name: read_rows(script(name).PATH)
 
 
-def rows(name):
-    module = benchmark(name)
-    return module.trials.read(module.PATH)
+@pytest.mark.parametrize(("name", "page"), PAGES.items())
+def test_page_shows_the_kept_results(script, root, name, page):
+    into = f"docs/{page}.md"
+    assert published(root / into) == script(name).summary(), f"run {name}.py --summary --into {into}"
 
 
-@pytest.mark.parametrize(
-    ("name", "page"),
-    [
-        ("evidence", "results/paper-scheme"),
-        ("false_positives", "results/false-positives"),
-        ("strength", "results/strength"),
-        ("recipe", "results/embedding-study"),
-        ("theory", "explanation/theory"),
-        ("forgers", "results/forgeries"),
-        ("robustness", "results/robustness"),
-        ("channel", "results/score-channel"),
-        ("stealth", "results/stealth"),
-    ],
-)
-def test_document_shows_the_kept_results(name, page):
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    table = text.split("<!-- table -->")[1].split("<!-- end -->")[0].strip()
-    assert table == benchmark(name).summary(), f"run benchmarks/{name}.py --summary --into docs/{page}.md"
+def test_variants_of_the_recipe_that_were_removed_stay_in_the_table(script, rows):
+    study = script("studies/recipe")
+    known = {"unmarked", *study.VARIANTS, *study.RETIRED}
+    assert {r["variant"] for r in rows("studies/recipe")} <= known
+    assert not {*study.RETIRED} & {trial["variant"] for trial in study.grid()}
+    assert study.summary().count("(removed)") == 2 * len(study.RETIRED)
 
 
-def test_enough_suspects_were_read():
-    kept = rows("false_positives")
+def test_enough_suspects_were_read(rows):
+    kept = rows("benchmarks/false_positives")
     models = {(r["setting"], r["seed"], r["kind"]) for r in kept}
     unmarked = [m for m in models if m[2] == "unmarked"]
     assert len(unmarked) >= 20
@@ -57,8 +55,8 @@ def test_enough_suspects_were_read():
 
 @pytest.mark.parametrize("level", ["0.1", "0.01", "0.001"])
 @pytest.mark.parametrize("what", [("full", "derivations"), ("draws", "draws")])
-def test_false_positives_are_not_too_many(level, what):
-    kept = rows("false_positives")
+def test_false_positives_are_not_too_many(rows, level, what):
+    kept = rows("benchmarks/false_positives")
     for access in {r["access"] for r in kept}:
         part = [r for r in kept if r["access"] == access]
         count = sum(int(r[f"{what[0]}_{level}"]) for r in part)
@@ -66,8 +64,8 @@ def test_false_positives_are_not_too_many(level, what):
         assert binomtest(count, total, float(level), "greater").pvalue > 1e-3, (access, count, total)
 
 
-def test_default_mark_is_strong_and_unmarked_models_are_silent():
-    kept = rows("evidence")
+def test_default_mark_is_strong_and_unmarked_models_are_silent(rows):
+    kept = rows("studies/evidence")
     marked = [r for r in kept if r["scheme"] == "keyed"]
     assert {(r["setting"], r["seed"]) for r in marked} == {
         (s, str(seed)) for s in ("PROTEINS/GIN", "NCI1/GIN", "Cora/GCN") for seed in (41, 42, 43)
@@ -77,9 +75,9 @@ def test_default_mark_is_strong_and_unmarked_models_are_silent():
     assert max(float(r["other_bits"]) for r in marked) < 20  # a stranger's keyed mark reads nothing
 
 
-def test_marks_are_read_everywhere_and_unmarked_twins_are_silent():
-    module = benchmark("strength")
-    kept = rows("strength")
+def test_marks_are_read_everywhere_and_unmarked_twins_are_silent(script, rows):
+    module = script("benchmarks/strength")
+    kept = rows("benchmarks/strength")
     settings = {r["setting"] for r in kept if r["kind"] == "marked"}
     assert settings <= set(module.SEEDS)
     assert len(settings) >= 12
@@ -91,16 +89,18 @@ def test_marks_are_read_everywhere_and_unmarked_twins_are_silent():
             assert max(bits) > 20, r  # by one reading at least
 
 
-def test_limits_are_students():
+def test_limits_are_students(script):
     differences = [-1.0, 0.5, 0.2, -0.4]
     interval = ttest_1samp(differences, 0).confidence_interval(0.90)
-    assert benchmark("strength").lower_limit(differences) == pytest.approx(interval.low)
+    assert script("benchmarks/strength").lower_limit(differences) == pytest.approx(interval.low)
 
 
 @pytest.mark.slow
-def test_false_positive_study_is_reproducible():
-    module = benchmark("false_positives")
+def test_false_positive_study_is_reproducible(script, rows):
+    module = script("benchmarks/false_positives")
     again = module.study("Cora/GCN", 101, "unmarked")
-    kept = [r for r in rows("false_positives") if (r["setting"], r["seed"]) == ("Cora/GCN", "101")]
+    kept = [
+        r for r in rows("benchmarks/false_positives") if (r["setting"], r["seed"]) == ("Cora/GCN", "101")
+    ]
     for new, old in zip(again, kept, strict=True):
         assert {k: str(v) for k, v in new.items()} == old

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -352,20 +351,6 @@ def test_values_are_found_as_they_are_written(into):
 # -- what is kept -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    root = HERE.parent / "benchmarks"
-    sys.path.insert(0, str(root))
-    yield lambda name: runpy.run_path(str(root / f"{name}.py"))
-    sys.path.remove(str(root))
-
-
-def test_results_from_before_are_known(benchmark):
-    module = benchmark("evidence")
-    assert missing(module["grid"](), module["PATH"]) == []
-
-
-def test_page_shows_the_kept_measurements(benchmark):
-    text = (HERE.parent / "docs" / "results/scaling.md").read_text()
-    table = text.split("<!-- table -->")[1].split("<!-- end -->")[0].strip()
-    assert table == benchmark("scaling")["summary"](), "run make bench-scaling"
+def test_results_from_before_are_known(script):
+    study = script("studies/evidence")
+    assert missing(study.grid(), study.PATH) == []

@@ -18,8 +18,8 @@ from invgnn.nn.perception import attach_head
 from invgnn.training.batching import Collated, accuracy
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.reference import Reference
 
 
 @pytest.fixture

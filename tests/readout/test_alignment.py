@@ -20,8 +20,8 @@ from invgnn.stats import laws
 from invgnn.stats.evidence import evidence_of
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 
 
 def scores(labels, classes, rng, noise=1.0):

@@ -336,7 +336,7 @@ def test_models_of_other_signatures(draw, motifs, model, forward):
     if forward:
         for ask in (plain.read, plain.loss):
             with pytest.raises(
-                SuspectError, match=r"forward\(\) needs edge_attr, which carriers lack"
+                SuspectError, match=r"forward\(\) requires edge_attr, which carriers lack"
             ) as caught:
                 ask(suspect)
             assert "forward=" in caught.value.advice
@@ -417,7 +417,7 @@ def test_lazy_layers_need_a_batch_first(draw, act, conv):
             return self.head(global_mean_pool(x, batch))
 
     mark, model = draw(), Lazy()
-    with pytest.raises(SuspectError, match="lazy layers that do not know their width") as caught:
+    with pytest.raises(SuspectError, match="lazy layers whose width is not set yet") as caught:
         PASSES[act](mark, model)
     assert caught.value.advice == "run one batch through the model first"
     batch = to_batch(mark.ordinary)
@@ -471,9 +471,7 @@ def test_a_table_alone_hides_nothing(draw):
             )
 
     for layer in ("auto", "table:in"):
-        with pytest.raises(
-            SuspectError, match="the watched layer carries no floating-point tensor"
-        ) as caught:
+        with pytest.raises(SuspectError, match="the observed layer has no floating-point tensor") as caught:
             draw(layer=layer).read(Alone())
         assert caught.value.advice
 

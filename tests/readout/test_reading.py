@@ -21,8 +21,8 @@ from invgnn.secret import Secret
 from invgnn.storage import container
 from invgnn.training.tasks import new_model
 from invgnn.watermark.carriers import Carriers
-from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.reference import Reference
+from invgnn.watermark.sampler import Sampler
 
 LABELS = Reading("labels", classes=3)
 
@@ -202,8 +202,8 @@ UNKNOWN = [
     ({"layer": "out:input"}, "unknown side of the layer 'out:input'"),
     ({"layer": "out:"}, "unknown side of the layer 'out:'"),
     ({"layer": "auto:out"}, "unknown side of the layer 'auto:out'"),
-    ({"access": "labels"}, "labels of how many classes cannot be read"),
-    ({"access": "labels", "classes": 1}, "labels of 1 classes cannot be read"),
+    ({"access": "labels"}, "labels need at least 2 classes, but classes is None"),
+    ({"access": "labels", "classes": 1}, "labels need at least 2 classes, but classes is 1"),
 ]
 
 

@@ -169,6 +169,6 @@ def test_missing_data_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(
         __import__("invgnn.training.tasks").training.tasks._LOADERS, "MUTAG", (offline, "80/10/10", "graph")
     )
-    with pytest.raises(DataError, match="MUTAG cannot be had: no network") as caught:
+    with pytest.raises(DataError, match="MUTAG cannot be loaded: no network") as caught:
         load_task("MUTAG")
     assert "INVGNN_DATA" in caught.value.advice

@@ -1,1 +1,1 @@
-"""Edits, removal attacks, denials and forgeries, and the stress test that applies them to a model."""
+"""Edits, removal attacks, denials and forgeries, and registries that find them by name."""

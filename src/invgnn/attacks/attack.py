@@ -1,4 +1,4 @@
-"""An attack: an edit by somebody who wants the mark gone, and what he has to make it with."""
+"""The base class of attacks: edits that aim at the mark and declare what they require."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from invgnn.attacks.edits import Edit
 Knowledge = Literal[
     "the weights", "task data", "the algorithm", "an API", "a clean teacher", "a second licensed copy"
 ]
-"""What a thief may have; the owner's secret, carriers and bits are not on the list."""
+"""What a thief may have. The owner's secret, carriers and bits are not on the list."""
 
 
 class Attack(Edit):
-    """An edit aimed at the mark, by a thief who says what he `knows`.
+    """An edit that aims at the mark, and that declares in `knows` what the thief has.
 
-    Subclasses write `apply(model, task)`, as every edit does. They may use everything that is public,
-    how marks are drawn and embedded included, and draw marks of their own; the owner's never reaches them.
+    Subclasses implement `apply(model, task)`, like every edit. They may use everything that is public,
+    including how marks are drawn and embedded, and may draw marks of their own. They never have the owner's
+    mark.
+
+    Attributes:
+        knows: What the thief has.
     """
 
     knows: tuple[Knowledge, ...]

@@ -1,4 +1,4 @@
-"""Marks of the thief's own, drawn as everybody draws them: he knows the algorithm."""
+"""Marks that a thief draws with the public algorithm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from invgnn.watermark.recipe import Recipe
 
 
 def own_marks(model: nn.Module, task: Task, count: int, m: int, seed: int) -> list[Watermark]:
-    """Marks for the task under secrets that the seed alone decides.
+    """Draw marks for the task under secrets that depend on the seed alone.
 
     They are read where marks usually are: at the embedding, if the model has one, and at its scores.
+
+    Args:
+        model: The stolen model.
+        task: Its task.
+        count: Number of marks.
+        m: Carriers per mark.
+        seed: Seed of the secrets.
     """
     reference, places = Reference.of(task.data), accesses(model, task)
-    recipe = Recipe(warmup_steps=0, after_task=False)  # a stolen model knows its task already
+    recipe = Recipe(warmup_steps=0, after_task=False)  # a stolen model is trained on its task already
     return [
         Watermark.draw(own_secret(seed, number), reference, m=m, access=places, recipe=recipe)
         for number in range(count)
@@ -29,11 +36,21 @@ def own_marks(model: nn.Module, task: Task, count: int, m: int, seed: int) -> li
 
 
 def own_secret(seed: int, number: int = 0) -> Secret:
-    """A secret that is none: published, so that an attack is the same every time."""
+    """Return a public secret, so that an attack is reproducible.
+
+    Args:
+        seed: Seed of the attack.
+        number: Number of the secret.
+    """
     return Secret(public_stream("attacks/own secret", seed, number).bytes(32))
 
 
 def accesses(model: nn.Module, task: Task) -> list[Access]:
-    """Where a model of this kind can be marked."""
+    """Return the access levels at which a model of this kind can be marked.
+
+    Args:
+        model: The model.
+        task: Its task.
+    """
     hidden = len(executed(model, weighted(model), some_inputs(task))) > 1
     return ["embedding", "logits"] if hidden else ["logits"]

@@ -1,4 +1,4 @@
-"""The attacks of the benchmark, those that plug-ins bring, and names to call them by."""
+"""The attacks of the benchmark, attacks of plug-ins, and selection by name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ from invgnn.errors import ParameterError
 
 
 def suite(*licensed: nn.Module) -> list[Attack]:
-    """The attacks of the paper and ours, in the order of the tables; collusion if there are other copies.
+    """Return the attacks of the paper and of this library, in the order of the tables.
 
-    Some refuse some models with an `EditError` that says why: no hidden units, no head.
+    Some attacks raise an `EditError` for some models and say why, for example for a model without hidden
+    units or without a head.
+
+    Args:
+        licensed: Other licensed copies of the model; with them, collusion is included.
     """
     return [
         *(ChannelScrub(share) for share in (0.2, 0.4)),
@@ -50,25 +54,38 @@ def suite(*licensed: nn.Module) -> list[Attack]:
 
 
 def find_attacks(*licensed: nn.Module) -> list[Attack]:
-    """The suite, then what installed packages offer under the entry points `invgnn.attacks`, by name.
+    """Return the suite, then the attacks that installed packages provide, sorted by name.
 
-    An entry point is an attack, or something that makes one or several when called without arguments.
+    Packages provide attacks as entry points of the group `invgnn.attacks`. An entry point is an attack, or
+    a callable without arguments that returns one or several.
+
+    Args:
+        licensed: Other licensed copies of the model; with them, collusion is included.
     """
     found = suite(*licensed)
-    return with_plugins(found, "invgnn.attacks", Attack)  # type: ignore[type-abstract]  # none is made of it
+    return with_plugins(found, "invgnn.attacks", Attack)  # type: ignore[type-abstract]  # not instantiated
 
 
 def slug(edit: Edit) -> str:
-    """The name of an edit or attack as one word: "prune-20" for `prune 20%`."""
+    """Return the name of an edit or attack as one word: "prune-20" for `prune 20%`."""
     return _word(repr(edit))
 
 
 def _word(name: str) -> str:
+    """Return a name in lower case, with hyphens in place of other characters."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
 def pick(name: str, edits: Iterable[Edit]) -> Edit:
-    """The edit or attack of that name, in full or as its slug."""
+    """Return the edit or attack with a name.
+
+    Args:
+        name: The name, in full or as its slug.
+        edits: The edits to choose from.
+
+    Raises:
+        ParameterError: If no edit has this name.
+    """
     named = {slug(edit): edit for edit in edits}
     wanted = _word(name)
     if wanted not in named:
@@ -79,11 +96,19 @@ def pick(name: str, edits: Iterable[Edit]) -> Edit:
 
 
 def pick_all(names: Sequence[str], edits: Sequence[Edit]) -> list[Edit]:
-    """Those whose slug starts with one of the names, in their own order; every name must fit one."""
+    """Return the edits whose slug starts with one of the names, in their own order.
+
+    Args:
+        names: Beginnings of names; each must match at least one edit.
+        edits: The edits to choose from.
+
+    Raises:
+        ParameterError: If there is no name, or a name matches no edit.
+    """
     starts = tuple(filter(None, map(_word, names)))
     if not starts:
-        raise ParameterError("no name is given", "invgnn attack --list shows all names")
+        raise ParameterError("no name was passed", "invgnn attack --list shows all names")
     for name in starts:
         if not any(slug(edit).startswith(name) for edit in edits):
-            pick(name, edits)  # says what is wrong
+            pick(name, edits)  # raises an error with suggestions
     return [edit for edit in edits if slug(edit).startswith(starts)]

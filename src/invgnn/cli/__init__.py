@@ -1,4 +1,4 @@
-"""The `invgnn` command: one short file per verb; torch is imported only when a verb needs it."""
+"""The `invgnn` command: one short file for each verb. Torch is imported only when a verb needs it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import typer
 from invgnn.cli import attack, calibrate, carriers, demo, embed, inspect, keygen, stress, threshold, verify
 from invgnn.cli.console import Commands
 
+EXIT_CODES = """\b
+Exit codes:
+  0  success     2  error, explained on standard error     130  interrupted
+"""
+
 app = typer.Typer(
     name="invgnn",
     cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: it starts fast, and reads the same on every terminal
+    rich_markup_mode=None,  # plain help starts fast and looks the same on every terminal
     epilog="""\b
 From a secret to a verdict:
   invgnn keygen -o acme.secret
@@ -24,17 +29,19 @@ From a secret to a verdict:
 
 \b
 Exit codes:
-  0  done; of verify: owned      2  could not be done; the reason is on stderr
-  1  of verify: not shown        3  of verify: inconclusive
-                               130  interrupted
+  0  success (verify: owned)     2  error, explained on standard error
+  1  verify: not shown         130  interrupted
+  3  verify: inconclusive
 """,
 )
 for verb in (keygen, carriers, embed, verify, threshold, calibrate, attack, stress, inspect, demo):
     name = verb.__name__.rpartition(".")[2]
-    app.command(name, epilog=verb.EXAMPLES)(getattr(verb, name))
+    codes = getattr(verb, "EXIT_CODES", EXIT_CODES)
+    app.command(name, epilog=f"{codes}\n{verb.EXAMPLES}")(getattr(verb, name))
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and exit, if the option was given."""
     if wanted:
         from invgnn.version import __version__
 
@@ -48,14 +55,17 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Prove that a graph neural network is yours.
+    """Watermark graph neural networks and prove that a copy is yours.
 
-    A mark is a secret and some private graphs, its carriers. A model that was taught the mark answers
-    on them as the secret says; a model that was not does so only by chance, and that chance is computed
-    exactly. To see it all on one page, with no download, run invgnn demo.
+    A mark consists of a secret and private graphs, its carriers, with one secret bit each. A model is
+    trained so that its answers to the carriers encode the bits. To test a suspect, its answers are compared
+    with the bits. The p-value is exact: a model unrelated to the secret matches this well with at most
+    that probability.
 
-    Every command takes --json: exactly one JSON object on standard output, errors too, and everything
-    else on standard error.
+    Run invgnn demo to see the full watermark lifecycle on one page, without a download.
+
+    Every command accepts --json. It then prints exactly one JSON object on standard output, for errors too.
+    All other output goes to standard error.
     """
 
 

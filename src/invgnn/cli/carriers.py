@@ -1,4 +1,4 @@
-"""invgnn carriers: draw the private graphs of a mark."""
+"""invgnn carriers: draw the carriers of a mark."""
 
 from __future__ import annotations
 
@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from invgnn.cli.console import (
-    Json,
-    NoPassphrase,
-    Overwrite,
-    PassphraseFile,
-    Seed,
-    check_output,
-    find_passphrase,
-    open_passphrase,
-    progress,
-    verb,
-)
+from invgnn.cli.console import check_output, find_passphrase, open_passphrase, progress, verb
+from invgnn.cli.options import Json, M, NoPassphrase, Overwrite, PassphraseFile, SplitSeed
 
 if TYPE_CHECKING:
     from invgnn.readout.reading import Access
@@ -34,65 +24,66 @@ Examples:
 
 @verb
 def carriers(
-    secret: Annotated[Path, typer.Option(metavar="FILE", help="A secret from invgnn keygen.")],
+    secret: Annotated[Path, typer.Option(metavar="FILE", help="Secret written by invgnn keygen.")],
     task: Annotated[
         str,
         typer.Option(
             metavar="TASK",
-            help="Draw from its training data: BA-2motif, PROTEINS, NCI1, MUTAG, ENZYMES, Cora, "
-            "CiteSeer, PubMed or Photo.",
+            help="Task whose training data the carriers are drawn from: BA-2motif, PROTEINS, NCI1, MUTAG, "
+            "ENZYMES, Cora, CiteSeer, PubMed or Photo.",
         ),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the mark.")
     ],
-    m: Annotated[
-        int, typer.Option(metavar="N", help="How many carriers, one bit each; even. See invgnn threshold.")
-    ] = 128,
+    m: M = 128,
     access: Annotated[
         str,
         typer.Option(
             metavar="LIST",
-            help="What suspects will show you, comma-separated: embedding (you have the weights), logits "
-            "(an API with scores), labels (an API with labels only).",
+            help="Access levels at which suspects may be read, comma-separated: embedding (you have the "
+            "weights), logits (an API that returns scores), labels (an API that returns only labels).",
         ),
     ] = "embedding,logits",
     layer: Annotated[
         str,
         typer.Option(
             metavar="LAYER",
-            help="For embedding: a layer's NAME (its output) or NAME:in (its input); auto is the input "
-            "of the last layer.",
+            help="Layer to read at the level embedding: NAME for its output, NAME:in for its input, auto "
+            "for the input of the last layer.",
         ),
     ] = "auto",
     invariant: Annotated[
-        str, typer.Option(metavar="NAME", help="lambda2, spectral_radius or triangle_count.")
+        str, typer.Option(metavar="NAME", help="Graph invariant: lambda2, spectral_radius or triangle_count.")
     ] = "lambda2",
     key: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="Bits from the secret (keyed), or from the invariant as in the paper (plain: needs many "
-            "unmarked controls to verify).",
+            help="Where the bits come from: keyed (the secret) or plain (the invariant, as in the paper; "
+            "verification then needs many unmarked controls).",
         ),
     ] = "keyed",
     statistic: Annotated[
-        str, typer.Option(metavar="NAME", help="How answers are weighed: combined, matches or rank.")
+        str, typer.Option(metavar="NAME", help="Test statistic: combined, matches or rank.")
     ] = "combined",
     size_quantile: Annotated[
-        float, typer.Option(metavar="Q", help="Use task graphs up to this quantile of size.")
+        float, typer.Option(metavar="Q", help="Use only task graphs up to this quantile of size.")
     ] = 0.25,
     delta: Annotated[
         float,
-        typer.Option(metavar="P", help="Smallest p at which a carrier still passes for a task graph."),
+        typer.Option(
+            metavar="P", help="Reject a carrier whose statistics differ from the task's with a p-value below P."
+        ),
     ] = 0.1,
     donors: Annotated[
         int,
         typer.Option(
             metavar="N",
             min=0,
-            help="How many nodes of the task lend a carrier their features; 0 keeps those of its seed "
-            "graph: harder to spot among questions to an API, harder to teach.",
+            help="Number of task nodes whose features a carrier gets (feature donors). 0 keeps the features "
+            "of its seed graph: carriers are then harder to detect among queries to an API, but also harder "
+            "to embed.",
         ),
     ] = 3,
     score_channel: Annotated[
@@ -100,22 +91,25 @@ def carriers(
         typer.Option(
             metavar="N",
             min=16,
-            help="Add a score channel of N public features, e.g. 128, or 1 for every 20 inputs if fewer. "
-            "It outlives distillation, doubles the time of training, and verify needs --task.",
+            help="Add a score channel with N public features: 128, or one for every 20 inputs if that is "
+            "fewer. It can survive distillation. It doubles the training time, and verify needs --task.",
         ),
     ] = None,
-    seed: Seed = 41,
+    seed: SplitSeed = 41,
     passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Draw private graphs for a task and write the mark.
+    """Draw the carriers for a task and write the mark.
 
-    Carriers are rewired task graphs with features lent by other nodes of the task: same degrees, ordinary
-    clustering, equal to no training graph. The mark holds the secret, the carriers and how suspects may
-    be read. All that is fixed here, before any suspect is looked at, and cannot be changed later. The mark
-    is sealed with the secret's passphrase.
+    Carriers are rewired task graphs with features of other task nodes. They keep the degrees of the
+    original graph, have ordinary clustering and equal no training graph. The mark contains the secret, the
+    carriers and the ways in which suspects may be read. All of this is fixed here, before any suspect is
+    examined, and cannot be changed later.
+
+    Writes the mark to FILE, encrypted with the passphrase of the secret, and prints the sizes of the
+    carriers and the number of rejected candidates.
     """
     from invgnn.secret import Secret
 
@@ -155,5 +149,5 @@ def carriers(
         "sizes": sizes,
     }
     refused = ", ".join(f"{why} {count}" for why, count in mark.rejected.items()) or "none"
-    words = f"wrote {output}: {mark!r}\n{sizes[0]} to {sizes[1]} nodes each; candidates refused: {refused}"
+    words = f"wrote {output}: {mark!r}\n{sizes[0]} to {sizes[1]} nodes each; candidates rejected: {refused}"
     return record, words, 0

@@ -1,4 +1,4 @@
-"""What every verb shares: one way out in JSON or words, progress, passphrases, output paths."""
+"""What all verbs share: results and errors as JSON or text, progress, passphrases, output paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -20,29 +20,11 @@ from typer.core import TyperGroup
 from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError, InvgnnError, PassphraseError
 
-COULD_NOT, INTERRUPTED = 2, 130  # Python's own exit code for a crash is 1, which is a verdict here
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
-PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The passphrase is the first line of this file. Else it is the variable INVGNN_PASSPHRASE, "
-        "else you are asked.",
-    ),
-]
-NoPassphrase = Annotated[
-    bool,
-    typer.Option(
-        "--insecure-no-passphrase", help="Write the file unsealed: whoever reads it has the secret."
-    ),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Fixes the split of the task.")]
+FAILED, INTERRUPTED = 2, 130  # Python's own exit code for a crash is 1, which is a verdict here
 
 
 class Commands(TyperGroup):
-    """The verbs, with one way out: a result or an error, in JSON or in words, and an exit code."""
+    """The group of verbs, which prints every result or error as JSON or text and sets the exit code."""
 
     def main(
         self,
@@ -53,47 +35,67 @@ class Commands(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run one verb and leave the process with its exit code."""
+        """Run one verb and exit with its code.
+
+        Args:
+            args: The arguments; by default those of the process.
+            prog_name: Name of the program, for the help.
+            complete_var: Not used.
+            standalone_mode: Not used: errors are always handled here.
+            windows_expand_args: Not used.
+            **extra: More arguments for typer.
+        """
         given = sys.argv[1:] if args is None else list(args)
         as_json = "--json" in given
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # an ASCII terminal gets \xe1 for á, not a crash
+            if isinstance(stream, io.TextIOWrapper):  # an ASCII terminal shows \xe1 for á instead of failing
                 stream.reconfigure(errors="backslashreplace")
         try:
             done = super().main(given or ["--help"], prog_name, standalone_mode=False, **extra)
             if done == INTERRUPTED:  # how typer reports Ctrl-C
                 raise KeyboardInterrupt
             code = _show(done, as_json) if isinstance(done, tuple) else int(done or 0)
-        except BaseException as error:  # whatever it is, its exit code must not read as a verdict
+        except BaseException as error:  # no exception may set an exit code that means a verdict
             code = _fail(error, as_json)
         sys.exit(code)
 
 
 def verb(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a command of a function that returns (record, words, exit code)."""
+    """Turn a function into a command.
+
+    Args:
+        function: Returns the record for JSON, the text, and the exit code.
+
+    Returns:
+        The command, with everything that the function prints redirected to standard error.
+    """
 
     @functools.wraps(function)
     def run(**arguments: Any) -> Any:
-        with redirect_stdout(sys.stderr):  # what data sets or a user's own model print is no result
+        with redirect_stdout(sys.stderr):  # data sets or a user's model may print, too
             return function(**arguments)
 
     return run
 
 
 class _Failure(NamedTuple):
+    """An error as it is shown: its kind, message, advice and exit code."""
+
     error: str
     message: str
     advice: str
-    code: int = COULD_NOT
+    code: int = FAILED
 
 
 def _show(done: tuple[dict[str, Any], str, int], as_json: bool) -> int:
+    """Print a result and return its exit code."""
     record, words, code = done
     _write(json.dumps(record, allow_nan=False) if as_json else printable(words))
     return code
 
 
 def _fail(error: BaseException, as_json: bool) -> int:
+    """Print an error and return its exit code."""
     failure = _explain(error)
     if as_json:
         with suppress(OSError, ValueError):
@@ -105,6 +107,7 @@ def _fail(error: BaseException, as_json: bool) -> int:
 
 
 def _explain(error: BaseException) -> _Failure:
+    """Return the message and the advice for an error."""
     name = type(error).__name__
     if isinstance(error, InvgnnError):
         return _Failure(name, error.message, error.advice)
@@ -115,52 +118,81 @@ def _explain(error: BaseException) -> _Failure:
         command = context.command_path if context else "invgnn"
         return _Failure("UsageError", error.format_message(), f"see {command} --help")
     if isinstance(error, BrokenPipeError | SystemExit):
-        return _Failure(name, "ended before the result was out", "keep standard output open until the end")
+        return _Failure(
+            name, "the result could not be written", "keep standard output open until the command ends"
+        )
     if isinstance(error, OSError):
         return _Failure(
-            name, str(error), "check that the files can be read and written, and that there is room"
+            name, str(error), "check the permissions of the files and the free disk space"
         )
     with suppress(OSError):
         traceback.print_exception(error)
     return _Failure(
-        name, f"unexpected: {error}", "this is a fault of invgnn: report it with the lines above"
+        name, f"unexpected: {error}", "this is a bug in invgnn: please report it with the lines above"
     )
 
 
 def _write(text: str) -> None:
-    """Text on standard output, and on its way before this returns."""
+    """Write text to standard output and flush it."""
     if sys.stdout is None:
         raise BrokenPipeError
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError:
-        with suppress(OSError, ValueError):  # or Python tries once more at exit, and complains
+        with suppress(OSError, ValueError):  # otherwise Python tries again at exit and prints a warning
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
 
 
 def note(text: str) -> None:
-    """A line on standard error."""
-    if sys.stderr is not None:  # closed; print would take standard output
+    """Print a line on standard error.
+
+    Args:
+        text: The line.
+    """
+    if sys.stderr is not None:  # if it is closed, print would use standard output
         with suppress(OSError):
             print(printable(text), file=sys.stderr)
 
 
 def printable(text: str) -> str:
-    """The text with control characters spelled out: a file must not steer the terminal."""
+    """Return the text with control characters escaped, so that a file cannot control the terminal.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        Printable text.
+    """
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def fold(text: str, indent: int) -> str:
-    """Every line of a text wrapped to 80 columns, the rest of it indented."""
+    """Wrap every line of a text to 80 columns.
+
+    Args:
+        text: The text.
+        indent: Indentation of continuation lines.
+
+    Returns:
+        The wrapped text.
+    """
     wrap = textwrap.TextWrapper(80, subsequent_indent=" " * indent, break_long_words=False)
     return "\n".join(wrap.fill(line) for line in text.splitlines())
 
 
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, one line elsewhere, on standard error; call it with the work done."""
+    """Show a progress bar on a terminal, or one line elsewhere, on standard error.
+
+    Args:
+        label: What is being done.
+        total: Amount of work.
+
+    Yields:
+        A function to call with the amount of work done since the last call.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
         note(label)
         yield lambda done: None
@@ -177,7 +209,20 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def find_passphrase(path: Path, given: Path | None, *, new: bool = False) -> str:
-    """Return the passphrase of a file, concealed: from a file, the environment or the terminal."""
+    """Return the passphrase of a file, concealed in tracebacks.
+
+    Args:
+        path: The file that it opens or will open.
+        given: A file whose first line is the passphrase. By default the environment, then the terminal.
+        new: Whether the passphrase is new, so that it has to be typed twice.
+
+    Returns:
+        The passphrase.
+
+    Raises:
+        PassphraseError: If there is none, or it is empty.
+        FileError: If the passphrase file cannot be read.
+    """
     if given is not None:
         found, where = _first_line(given), str(given)
     elif "INVGNN_PASSPHRASE" in os.environ:
@@ -187,44 +232,69 @@ def find_passphrase(path: Path, given: Path | None, *, new: bool = False) -> str
         return conceal(str(typer.prompt(prompt, hide_input=True, confirmation_prompt=new, err=True)))
     else:
         raise PassphraseError(
-            f"{path} needs a passphrase and nobody is there to type it",
-            "set INVGNN_PASSPHRASE or give --passphrase-file",
+            f"{path} needs a passphrase, and there is no terminal to prompt for it",
+            "set INVGNN_PASSPHRASE, or use --passphrase-file",
         )
     if not found:
-        raise PassphraseError(f"the passphrase in {where} is empty", "choose one of several words")
+        raise PassphraseError(f"the passphrase in {where} is empty", "use a passphrase of several words")
     return found
 
 
 def _first_line(path: Path) -> str:
+    """Return the first line of a passphrase file, concealed."""
     try:
         return conceal(path.read_text(encoding="utf-8").partition("\n")[0].removesuffix("\r"))
     except OSError as error:
-        advice = "put the passphrase on its first line"
+        advice = "give a readable file with the passphrase on its first line"
         raise FileError(f"the passphrase file {path} cannot be read ({error.strerror})", advice) from None
-    except UnicodeDecodeError as error:  # which holds the whole file
+    except UnicodeDecodeError as error:  # the exception contains the whole file
         error.object = b""
         raise FileError(f"the passphrase file {path} is not UTF-8 text", "save it as UTF-8") from None
 
 
 def open_passphrase(path: Path, given: Path | None) -> str | None:
-    """Return the passphrase for a file that needs one, concealed; None for a clear file."""
+    """Return the passphrase of an existing file, concealed in tracebacks.
+
+    Args:
+        path: The file to open.
+        given: As in `find_passphrase`.
+
+    Returns:
+        The passphrase, or None if the file is not encrypted.
+    """
     from invgnn.storage import container
 
     return find_passphrase(path, given) if container.peek(path)["sealed"] else None
 
 
 def check_input(*paths: Path | None) -> None:
-    """Refuse at once what is not there: to find out later takes the seconds of loading torch."""
+    """Check that input files exist, before the seconds that loading torch takes.
+
+    Args:
+        *paths: The files; None is skipped.
+
+    Raises:
+        FileError: If a file does not exist.
+    """
     for path in paths:
         if path is not None and not path.exists():
             raise FileError(f"there is no file {path}", "check the name and the folder")
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Refuse before the work what could only be refused after it."""
+    """Check that a file can be written, before the work starts.
+
+    Args:
+        path: The file.
+        overwrite: Whether it may exist.
+
+    Raises:
+        ExistingFileError: If it exists and may not.
+        FileError: If it cannot be written.
+    """
     if os.path.lexists(path) and not overwrite:
-        raise ExistingFileError(f"{path} exists already", "choose another name, or give --overwrite")
+        raise ExistingFileError(f"{path} exists already", "choose another name, or use --overwrite")
     if path.is_dir():
         raise FileError(f"{path} is a folder", "give the name of a file")
     if not os.access(path.parent, os.W_OK | os.X_OK) or not path.parent.is_dir():
-        raise FileError(f"{path} cannot be written", f"make the folder {path.parent}, or choose another")
+        raise FileError(f"{path} cannot be written", f"create the folder {path.parent}, or choose another one")

@@ -1,4 +1,4 @@
-"""invgnn embed: train a marked model."""
+"""invgnn embed: embed a mark in a model."""
 
 from __future__ import annotations
 
@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from invgnn.cli.console import (
-    Json,
-    Overwrite,
-    PassphraseFile,
-    check_input,
-    check_output,
-    fold,
-    open_passphrase,
-    progress,
-    verb,
-)
+from invgnn.cli.console import check_input, check_output, fold, open_passphrase, progress, verb
+from invgnn.cli.options import Json, Mark, Overwrite, PassphraseFile, Setting, TrainingSeed
 from invgnn.errors import DataError, FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -33,30 +24,30 @@ Examples:
       -o acme.model
 """
 
-_EPOCHS = "Default: 100, or 20 with --start; without it, twice as many more on node tasks for the mark."
-
 
 @verb
 def embed(
-    mark: Annotated[Path, typer.Option(metavar="FILE", help="A mark from invgnn carriers.")],
-    task: Annotated[
-        str,
-        typer.Option(
-            metavar="TASK/BACKBONE",
-            help="The task of the mark, and GCN, GraphSAGE, SGC or GIN; e.g. PROTEINS/GIN.",
-        ),
-    ],
+    mark: Mark,
+    task: Setting,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write the model; not needed for --dry-run."
+            "-o", "--output", metavar="FILE", help="Where to write the model. Not needed with --dry-run."
         ),
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Fine-tune this model instead of training from scratch."),
+        typer.Option(metavar="FILE", help="Fine-tune this trained model instead of training a new one."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help=_EPOCHS)] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of epochs. Default: 100, or 20 with --start. Without --start, a node task takes "
+            "twice as many additional epochs for the mark.",
+        ),
+    ] = None,
     lr: Annotated[
         float | None,
         typer.Option(metavar="RATE", help="Learning rate. Default: 0.01, or 0.001 with --start."),
@@ -64,50 +55,56 @@ def embed(
     beta: Annotated[
         float | None,
         typer.Option(
-            metavar="WEIGHT", help="Weight of the mark's loss beside the task's. Default: the mark's."
+            metavar="WEIGHT",
+            help="Weight of the mark's loss relative to the task's. Default: the weight stored in the mark.",
         ),
     ] = None,
     no_weight_scaling: Annotated[
         bool,
         typer.Option(
             "--no-weight-scaling",
-            help="Leave the weights before norms as training left them, for customers who fine-tune; less "
-            "of the mark survives fine-tuning.",
+            help="Do not scale up the weights before normalisation layers, e.g. for customers who fine-tune "
+            "the model. Less of the mark then survives fine-tuning.",
         ),
     ] = False,
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
-    ] = 41,
+    seed: TrainingSeed = 41,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Say what to expect, from a tenth of the epochs with and without the mark; write nothing.",
+            help="Estimate training time and evidence from a tenth of the epochs, with and without the "
+            "mark. Nothing is written.",
         ),
     ] = False,
     passphrase_file: PassphraseFile = None,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Train a marked model, or mark a trained one.
+    """Train a marked model, or embed the mark in a trained one.
 
-    The model learns its task and the mark together, or, on node tasks, one after the other; then it is
-    read once, so that you see what a verdict on it would say. In your own training loop this is one line:
-    loss = task_loss + mark.loss(model). A model with norms is left stiff: the same function with large
-    weights, which fine-tuning turns less.
+    The model learns its task and the mark together or, on node tasks, the task first and the mark
+    afterwards. TASK is the task that the mark was drawn from. In your own training loop, embedding is one
+    line: loss = mark.joint_loss(model, task_loss).
 
-    For a mark with a score channel the model first learns its task alone, and in the end the mark's
-    file is written anew: from then on it remembers what the model said before it was marked. Back it
-    up again, and publish its new digest.
+    Writes the model to FILE and prints its accuracy and the verdict on it.
+
+    If the model has normalisation layers, the weights before them are scaled up. The model computes the
+    same function, and the mark survives more fine-tuning.
+
+    If the mark has a score channel, the model is first trained on the task alone. Its scores become the
+    baseline scores of the mark, and the file of the mark is rewritten with them: back it up again, and
+    publish its new digest.
     """
     if output is not None and not dry_run:
         check_output(output, overwrite)
     elif not dry_run:
-        raise ParameterError("there is nowhere to write the model", "give -o FILE, or --dry-run")
+        raise ParameterError("no output file was given", "give -o FILE, or use --dry-run")
     check_input(mark, start)
     rate = lr if lr is not None else 1e-3 if start else 1e-2
     if not 0 < rate < float("inf"):
-        raise ParameterError(f"lr is {rate}", "give a rate above 0; 0.01 is usual")
+        raise ParameterError(
+            f"the learning rate must be a positive number, not {rate}", "give e.g. --lr 0.01"
+        )
     passphrase = open_passphrase(mark, passphrase_file)
 
     from dataclasses import replace
@@ -139,7 +136,7 @@ def embed(
     first = held.score_channel is not None and held.baseline is None
     if first:
         check_output(mark, overwrite=True)
-        held.with_baseline(model, loaded.data).channel(loaded.data)  # what cannot be done fails now
+        held.with_baseline(model, loaded.data).channel(loaded.data)  # fail now rather than after the training
         if not start:
             with progress("training without the mark", epochs) as tick:
                 learn(progress=lambda done, total: tick(1))
@@ -162,46 +159,49 @@ def embed(
         "verdict": verdict.to_json(),
     }
     read = ", ".join(f"{a} {'not read' if t is None else f'{t}/{held.m}'}" for a, t in matches.items())
-    words = f"wrote {output}: test accuracy {history.test_acc:.3f}; bits read right: {read}"
+    words = f"wrote {output}: test accuracy {history.test_acc:.3f}; matching bits: {read}"
     if first:
-        words += f"\nwrote {mark} anew, with what the model said before; its digest is {held.digest}"
+        words += f"\nrewrote {mark} with the baseline scores of the model; its digest is {held.digest}"
     return record, f"{words}\n{fold(str(verdict), 13)}", 0
 
 
 def _rewrite(path: Path, mark: Watermark, passphrase: str | None) -> None:
-    """Put a mark that has learnt to remember in the place of the same one that did not."""
+    """Replace the file of a mark by the same mark with baseline scores."""
     from invgnn.watermark.mark import Watermark
 
     if Watermark.load(path, passphrase).baseline is not None:
         raise FileError(
-            f"{path} remembers another model by now, which was taught at the same time",
-            "draw a mark of its own for this model",
+            f"{path} has received the baseline scores of another model in the meantime",
+            "draw a separate mark for this model",
         )
     plain = passphrase is None
     mark.save(path.resolve(), passphrase, insecure_no_passphrase=plain, overwrite=True)
 
 
 def _pilot(model: Backbone, task: Task, mark: Watermark, **options: Any) -> Any:
+    """Run the preflight of a dry run."""
     from invgnn.training.preflight import pilot_total, preflight
 
     total = pilot_total(task, mark, options["epochs"], trained=options["trained"])
-    with progress("pilot", total) as tick:
+    with progress("training a pilot with and without the mark", total) as tick:
         found = preflight(model, task, mark, progress=lambda done, total: tick(1), **options)
     return found.record(), str(found), 0
 
 
 def _check_mark(held: Watermark, task: Task, path: Path) -> None:
+    """Raise an error if the mark was drawn from a task of another kind."""
     width = 0 if held.carriers.x is None else held.carriers.x.shape[1]
     if (held.context["level"], width) != (task.level, task.num_features):
         raise DataError(
-            f"{path} was drawn from another task: its graphs have {width} features, those of {task.name} "
-            f"{task.num_features}",
-            f"draw a mark with invgnn carriers --task {task.name}",
+            f"{path} was drawn from another task: its graphs have {width} features and are read at the level "
+            f"of a {held.context['level']}; {task.name} has {task.num_features} features and is a "
+            f"{task.level} task",
+            f"give the task of the mark, or draw a mark with invgnn carriers --task {task.name}",
         )
 
 
 def _load_start(path: Path, fresh: Backbone, task: str) -> Backbone:
-    """A trained model, if it has the kind and the widths of a fresh one."""
+    """Load a trained model and check that its kind and widths are those of a new one."""
     from invgnn.nn.model_file import load_model
 
     model = cast("Backbone", load_model(path))
@@ -211,6 +211,6 @@ def _load_start(path: Path, fresh: Backbone, task: str) -> Backbone:
         if model.architecture[part] != fresh.architecture[part]
     ]
     if differ:
-        advice = "give a model trained on this task, or the task and backbone it was trained on"
+        advice = "give a model trained on this task, or the task and backbone that it was trained on"
         raise ParameterError(f"{path} does not fit {task}: it has {'; '.join(differ)}", advice)
     return model

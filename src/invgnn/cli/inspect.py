@@ -1,4 +1,4 @@
-"""invgnn inspect: what a file is."""
+"""invgnn inspect: show what a file contains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from invgnn.cli.console import Json, PassphraseFile, find_passphrase, verb
+from invgnn.cli.console import find_passphrase, verb
+from invgnn.cli.options import Json, PassphraseFile
 
 EXAMPLES = """\b
 Examples:
@@ -19,20 +20,22 @@ Examples:
 @verb
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A secret, a mark or a model.", show_default=False)
+        Path, typer.Argument(metavar="FILE", help="Secret, mark or model.", show_default=False)
     ],
     unseal: Annotated[
-        bool, typer.Option("--unseal", help="Open it with its passphrase and show more.")
+        bool, typer.Option("--unseal", help="Decrypt the file with its passphrase and show more.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     json_: Json = False,
 ) -> Any:
-    """Show what a file is, without a passphrase.
+    """Show what a file contains, without a passphrase.
 
-    Of a sealed file you see its kind and the version of the container; with --unseal also how a mark was
-    drawn and how it may be read: its format, the number of classes, and whether it keeps labels, by which
-    class columns in another order are told. Of a model you see architecture, weights and how it was made.
-    A secret is never shown. The file is checked against its digest; nothing in it is run.
+    For an encrypted file this is its kind and the version of the container. With --unseal you also see how
+    a mark was drawn and how it may be read: its format, its access levels, the number of classes, and
+    whether it keeps the labels by which class columns are matched. For a model you see the architecture,
+    the weights and how it was made. The secret itself is never shown.
+
+    The file is checked against its digest. Nothing in it is executed.
     """
     from invgnn.storage import container
 
@@ -56,7 +59,7 @@ def inspect(
 
 
 def _mark(body: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    """What a mark is, in short; a stranger may have written the body."""
+    """Summarise a mark; its body may come from an untrusted file."""
     context = body.get("context")
     known: dict[str, Any] = context if isinstance(context, dict) else {}
     readings = known.get("readings")
@@ -73,6 +76,7 @@ def _mark(body: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(record: dict[str, Any], depth: int = 0) -> list[str]:
+    """Return a nested record as indented lines."""
     lines = []
     for name, value in record.items():
         if isinstance(value, dict) and set(value) == {"dtype", "shape"}:

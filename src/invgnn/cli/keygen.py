@@ -1,4 +1,4 @@
-"""invgnn keygen: make a secret."""
+"""invgnn keygen: create a secret."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from invgnn.cli.console import (
-    Json,
-    NoPassphrase,
-    Overwrite,
-    PassphraseFile,
-    check_output,
-    find_passphrase,
-    verb,
-)
+from invgnn.cli.console import check_output, find_passphrase, verb
+from invgnn.cli.options import Json, NoPassphrase, Overwrite, PassphraseFile
 
 EXAMPLES = """\b
 Examples:
@@ -34,11 +27,13 @@ def keygen(
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Make a secret, sealed with your passphrase.
+    """Create a secret, encrypted with your passphrase.
 
-    A secret is 32 random bytes. Make one per model, or one per licensee: then a leak names who leaked.
-    Whoever has it can prove, forge and remove the mark, so keep a copy where you would keep a signing
-    key, and make it before you release the model.
+    A secret is 32 random bytes. Create it before you release the model. Use one secret for each model, or
+    one for each licensee: a leaked copy then identifies the licensee. Anyone who has the secret can prove,
+    forge and remove the mark. Keep a backup where you would keep a signing key.
+
+    Writes the secret to FILE and prints its fingerprint.
     """
     from invgnn.secret import Secret
 

@@ -1,1 +1,1 @@
-"""Models: call them, watch their layers, change their weights, restore their state."""
+"""Models: call them, observe their layers, change their weights and restore their state."""

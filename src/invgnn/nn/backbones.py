@@ -1,4 +1,4 @@
-"""GCN, GraphSAGE, SGC and GIN as in the paper, for nodes or for whole graphs."""
+"""The GCN, GraphSAGE, SGC and GIN models of the paper, for node and graph classification."""
 
 from __future__ import annotations
 
@@ -24,17 +24,28 @@ from invgnn.nn.perception import attach_head
 
 Level = Literal["graph", "node"]
 MOST_LAYERS, MOST_CHANNELS, MOST_NORM = 256, 2**24, 1e9
-"""What a model file may say at most: layers, channels, and the norm and clip of a perception head."""
+"""Limits of a model file: layers, channels, and the norm and clip of a perception head."""
 
 _PLAN = {"name", "in_channels", "hidden_channels", "num_layers", "out_channels", "level", "dropout"}
 _HEAD = {"width", "nu", "non_negative", "clip"}
 
 
 class Backbone(nn.Module, ABC):
-    """Convolutions, then class scores for every node or, after mean pooling, for every graph.
+    """Graph convolutions, followed by class scores for every node or, after mean pooling, for every graph.
 
-    Graph-level models keep the pooled embedding at the input of `head`; node-level models end in
-    their last convolution, whose input is the hidden representation.
+    In graph-level models the input of `head` is the pooled embedding. Node-level models end in their last
+    convolution, whose input is the hidden representation.
+
+    Args:
+        in_channels: Number of node features.
+        hidden_channels: Width of the hidden layers.
+        num_layers: Number of convolutions.
+        out_channels: Number of classes.
+        level: "graph" for scores of graphs, "node" for scores of nodes.
+        dropout: Probability of dropout.
+
+    Attributes:
+        architecture: The arguments and the name of the class, from which `build` makes the model again.
     """
 
     def __init__(
@@ -68,10 +79,21 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
-        """One convolution of the kind this backbone is named after."""
+        """Return one convolution of this backbone.
+
+        Args:
+            in_channels: Width of its input.
+            out_channels: Width of its output.
+        """
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Class scores of every graph (`level="graph"`) or of every node."""
+        """Compute the class scores of every graph (`level="graph"`) or of every node.
+
+        Args:
+            x: Node features.
+            edge_index: Edges [2,E].
+            batch: The graph of every node; all nodes belong to one graph by default.
+        """
         if self.head is None:
             for conv in self.convs[:-1]:
                 x = self._drop(conv(x, edge_index).relu())
@@ -81,10 +103,11 @@ class Backbone(nn.Module, ABC):
         return torch.as_tensor(self.head(self._drop(global_mean_pool(x, batch))))
 
     def _drop(self, x: Tensor) -> Tensor:
+        """Apply dropout in training mode."""
         return nn.functional.dropout(x, self.dropout, self.training)
 
     def reset_parameters(self) -> None:
-        """Fresh weights in place."""
+        """Draw new weights in place."""
         for layer in (*self.convs, self.head):
             if layer is not None:
                 layer.reset_parameters()
@@ -94,25 +117,36 @@ class GCN(Backbone):
     """Graph convolutional network (Kipf and Welling, 2017)."""
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
-        """A GCN convolution."""
+        """Return a GCN convolution.
+
+        Args:
+            in_channels: Width of its input.
+            out_channels: Width of its output.
+        """
         return GCNConv(in_channels, out_channels)  # type: ignore[no-any-return]
 
 
 class _NarrowSAGE(SAGEConv):  # type: ignore[misc]
-    """PyG's SAGE convolution that maps before it averages: the same function, less to move about."""
+    """PyG's SAGE convolution, with the linear map before the mean.
+
+    The function is the same; the messages are smaller.
+    """
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Mean of the mapped neighbours, plus the node itself through its own map."""
+        """Return the mean of the mapped neighbours plus the node's own map."""
         mapped = nn.functional.linear(x, self.lin_l.weight)
         near = self.propagate(edge_index, x=(mapped, mapped), size=None)
         return torch.as_tensor(near + self.lin_l.bias + self.lin_r(x))
 
 
 class _NarrowSGC(SGConv):  # type: ignore[misc]
-    """PyG's SGC convolution that maps before it propagates: the same function, less to move about."""
+    """PyG's SGC convolution, with the linear map before the propagation.
+
+    The function is the same; the messages are smaller.
+    """
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Mapped features, propagated K times."""
+        """Return the mapped features, propagated K times."""
         edge_index, weight = gcn_norm(edge_index, None, x.size(0), dtype=x.dtype)
         x = nn.functional.linear(x, self.lin.weight)
         for _ in range(self.K):
@@ -124,7 +158,12 @@ class GraphSAGE(Backbone):
     """GraphSAGE with mean aggregation (Hamilton et al., 2017)."""
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
-        """A SAGE convolution."""
+        """Return a SAGE convolution.
+
+        Args:
+            in_channels: Width of its input.
+            out_channels: Width of its output.
+        """
         kind = _NarrowSAGE if out_channels < in_channels else SAGEConv
         return kind(in_channels, out_channels)
 
@@ -133,12 +172,29 @@ class GIN(Backbone):
     """Graph isomorphism network with batch normalisation in its MLPs (Xu et al., 2019)."""
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
-        """A GIN convolution around a two-layer MLP."""
+        """Return a GIN convolution with a two-layer MLP.
+
+        Args:
+            in_channels: Width of its input.
+            out_channels: Width of its output.
+        """
         return GINConv(MLP([in_channels, out_channels, out_channels], plain_last=False))  # type: ignore[no-any-return]
 
 
 class SGC(Backbone):
-    """Simple graph convolution (Wu et al., 2019): one linear map of twice-propagated features."""
+    """Simple graph convolution (Wu et al., 2019): one linear map of features propagated twice.
+
+    Args:
+        in_channels: Number of node features.
+        hidden_channels: Width of the pooled embedding (graph level only).
+        num_layers: Must be 1.
+        out_channels: Number of classes.
+        level: "graph" for scores of graphs, "node" for scores of nodes.
+        dropout: Probability of dropout.
+
+    Raises:
+        ParameterError: If `num_layers` is not 1.
+    """
 
     def __init__(
         self,
@@ -151,13 +207,18 @@ class SGC(Backbone):
         dropout: float = 0.0,
     ) -> None:
         if num_layers != 1:
-            raise ParameterError("SGC has one layer", "pass num_layers=1")
+            raise ParameterError(f"SGC has one layer, but num_layers is {num_layers}", "pass num_layers=1")
         super().__init__(
             in_channels, hidden_channels, num_layers, out_channels, level=level, dropout=dropout
         )
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
-        """A two-hop SGC convolution."""
+        """Return a two-hop SGC convolution.
+
+        Args:
+            in_channels: Width of its input.
+            out_channels: Width of its output.
+        """
         return _NarrowSGC(in_channels, out_channels, K=2)
 
 
@@ -165,7 +226,11 @@ BACKBONES: dict[str, type[Backbone]] = {model.__name__: model for model in (GCN,
 
 
 def build(architecture: dict[str, Any]) -> Backbone:
-    """A model with fresh weights from the record that a model file carries."""
+    """Build a model with new weights from the architecture record of a model file.
+
+    Raises:
+        ParameterError: If the record names an unknown backbone.
+    """
     kwargs = dict(architecture)
     name, head = kwargs.pop("name", None), kwargs.pop("perception", None)
     if name not in BACKBONES:

@@ -1,4 +1,4 @@
-"""One model on many processes: what they must agree on so that none drifts from the others."""
+"""Data-parallel training: averages and broadcasts that keep the copies of a model equal."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ from torch.autograd.function import once_differentiable
 
 
 def peers(model: nn.Module) -> Any:
-    """The process group that trains a `DistributedDataParallel` model together; None for any other."""
+    """Return the process group of a `DistributedDataParallel` model, or None for any other model."""
     if not isinstance(model, nn.parallel.DistributedDataParallel):
         return None
     return model.process_group
 
 
 def mean_over(peers: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The mean of every tensor over all processes, in one message; the tensors themselves if alone.
+    """Return the mean of every tensor over all processes, using one message.
 
-    Every process has to ask, with tensors of the same shapes.
+    Collective call: every process must make it, with tensors of the same shapes.
+
+    Args:
+        peers: The process group. With None the tensors are returned unchanged.
+        tensors: The tensors.
     """
     if peers is None or not tensors:
         return list(tensors)
-    wide = torch.promote_types(tensors[0].dtype, torch.float32)  # sums of halves lose too much
+    wide = torch.promote_types(
+        tensors[0].dtype, torch.float32
+    )  # sums in half precision lose too much accuracy
     flat = torch.cat([tensor.detach().reshape(-1).to(wide) for tensor in tensors])
     distributed.all_reduce(flat, group=peers)
     parts = flat.div_(distributed.get_world_size(peers)).split([tensor.numel() for tensor in tensors])
@@ -33,7 +39,10 @@ def mean_over(peers: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @torch.no_grad()
 def agree(model: nn.Module) -> None:
-    """All processes that train a model together hold what the first of them holds; every one has to ask."""
+    """Copy the state of the first process to all processes that train the model.
+
+    Collective call: every process must make it. Without data-parallel training nothing happens.
+    """
     group = peers(model)
     if group is not None:
         first = distributed.get_global_rank(group, 0)
@@ -42,10 +51,14 @@ def agree(model: nn.Module) -> None:
 
 
 def shared(loss: Tensor, model: nn.Module) -> Tensor:
-    """The same loss, whose gradient is the mean over the processes that train the model together.
+    """Return the same loss with a gradient that is the mean over the processes that train the model.
 
-    A data-parallel wrapper averages only what follows its own forward pass, and only once: a loss from
-    elsewhere, sent backward by itself, would silently move every process's copy its own way.
+    A data-parallel wrapper averages only the gradients of its own forward pass, and only once. A separate
+    backward pass of another loss would let the copies of the model diverge silently.
+
+    Args:
+        loss: A loss of this process.
+        model: The model, with or without a data-parallel wrapper.
     """
     group = peers(model)
     if group is None or not loss.requires_grad:
@@ -56,7 +69,10 @@ def shared(loss: Tensor, model: nn.Module) -> Tensor:
 
 
 def _leaves(loss: Tensor) -> set[int]:
-    """Ids of the tensors that a loss is a function of: the wrapper must not hear of any other."""
+    """Return the ids of the leaf tensors on which a loss depends.
+
+    The data-parallel wrapper must not be notified of any other parameter.
+    """
     todo: list[Any] = [loss.grad_fn]
     seen, found = set(), set()
     while todo:
@@ -69,7 +85,7 @@ def _leaves(loss: Tensor) -> set[int]:
 
 
 class _Shared(torch.autograd.Function):
-    """A loss from one process with the gradient of all."""
+    """A loss of one process whose gradient is the mean over all processes."""
 
     @staticmethod
     def forward(ctx: Any, held: list[Tensor], group: Any, *parameters: Tensor) -> Tensor:

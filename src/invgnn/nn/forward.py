@@ -1,4 +1,4 @@
-"""One forward pass of anybody's model: how it is called, what a layer shows, and nothing of it changed."""
+"""Run the forward pass of any model and observe its layers without changing the model."""
 
 from __future__ import annotations
 
@@ -23,22 +23,26 @@ from invgnn.nn.observation import Observation
 from invgnn.nn.rng import preserved_rng
 
 Forward = Callable[[nn.Module, Any], Tensor]
+"""A function that calls a model on a PyG batch and returns its scores."""
 
 _BATCH = type(Batch())
 
 
 def as_batch(**tensors: Tensor | None) -> Any:
-    """A PyG batch of these tensors; `Batch(...)` makes the same and inspects its own signature first."""
+    """Return a PyG batch of these tensors; faster than `Batch(...)`, which inspects its own signature."""
     return type.__call__(_BATCH, **tensors)
 
 
 def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
-    """The graphs as one PyG batch, on the device and with features of the precision of `like`.
+    """Return graphs as one PyG batch.
 
-    Whole numbers stay whole: they may be places in a table.
+    Args:
+        graphs: The graphs.
+        like: A tensor that sets the device and the precision of the features. Integer features stay
+            integers, because they may be indices into an embedding table.
     """
     batch = as_batch(
-        x=None if graphs.x is None else torch.from_numpy(graphs.x.copy()),  # models may write into it
+        x=None if graphs.x is None else torch.from_numpy(graphs.x.copy()),  # models may modify it in place
         edge_index=torch.from_numpy(graphs.directed()),
         batch=torch.from_numpy(graphs.graph_of_node.copy()),
         ptr=torch.from_numpy(graphs.ptr.copy()),
@@ -48,7 +52,12 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
 
 
 def placed(batch: Any, like: Tensor) -> Any:
-    """A batch on the device of a tensor, its features in the same precision."""
+    """Return a batch on the device of a tensor, with features of the same precision.
+
+    Args:
+        batch: A PyG batch.
+        like: The tensor.
+    """
     if batch.edge_index.device != like.device:
         batch = copy.copy(batch).to(like.device)
     x = batch.x
@@ -59,7 +68,11 @@ def placed(batch: Any, like: Tensor) -> Any:
 
 
 def weight_of(model: nn.Module) -> Tensor | None:
-    """A weight that shows on which device and in which precision a model computes."""
+    """Return a weight that has the device and the precision of a model, or None if there is none.
+
+    Raises:
+        SuspectError: If the model has uninitialised lazy layers or is on the meta device.
+    """
     parts = parts_of(model)
     _require_weights(parts)
     held = (p for part in parts for p in part._parameters.values() if p is not None)
@@ -70,17 +83,21 @@ def weight_of(model: nn.Module) -> Tensor | None:
 
 
 def _require_weights(parts: Sequence[nn.Module]) -> None:
-    # Asked before every pass, and torch's own walks over all parameters take far longer.
+    # Called before every forward pass; torch's own iteration over all parameters is far slower.
+    """Raise `SuspectError` if a module has an uninitialised lazy layer."""
     tables = [table for part in parts for table in (part._parameters, part._buffers) if table]
     if any(value is not None and is_lazy(value) for table in tables for value in table.values()):
         raise SuspectError(
-            "the model has lazy layers that do not know their width yet",
+            "the model has lazy layers whose width is not set yet",
             "run one batch through the model first",
         )
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module inside a data-parallel wrapper of torch's; a class derived from one is none."""
+    """Return the module inside a data-parallel wrapper of torch; other modules are returned unchanged.
+
+    Subclasses of the wrappers are not unwrapped.
+    """
     parallel = (nn.parallel.DistributedDataParallel, nn.DataParallel)
     inner = model.module if type(model) in parallel else model
     return inner if isinstance(inner, nn.Module) else model
@@ -88,16 +105,26 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 @lru_cache(maxsize=256)
 def _arguments(function: Callable[..., Any], bound: bool) -> dict[str, inspect.Parameter]:
-    """The arguments of a function by name, of a method without the first."""
+    """Return the parameters of a function by name, without the first one if it is bound."""
     found = dict(inspect.signature(function).parameters)
     return dict(list(found.items())[1:]) if bound else found
 
 
 def call(model: nn.Module, batch: Any) -> Tensor:
-    """Run a model on a batch by the names of its forward arguments.
+    """Run a model on a batch; the names of its forward arguments decide what is passed.
 
-    Models with `edge_index` get `x`, `edge_index` and, if they ask for it, `batch`; models with one
-    argument get the batch object. Anything else needs a `forward=` of your own.
+    Models with `edge_index` receive `x`, `edge_index` and, if they accept it, `batch`. Models with one
+    argument receive the batch object. Other models need a user-defined `forward=`.
+
+    Args:
+        model: The model.
+        batch: A PyG batch.
+
+    Returns:
+        The scores.
+
+    Raises:
+        SuspectError: If the arguments are unknown, or the result is not one tensor.
     """
     forward = unwrap(model).forward
     parameters = _arguments(getattr(forward, "__func__", forward), hasattr(forward, "__func__"))
@@ -109,13 +136,13 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     if "edge_index" not in parameters:
         if len(required) == 1 or len(parameters) == 1:
             return one_tensor(model(batch))
-        raise SuspectError(f"cannot tell how to call forward({', '.join(parameters)})", _FORWARD)
+        raise SuspectError(f"it is unknown how to call forward({', '.join(parameters)})", _FORWARD)
     given = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
     first = required[0].name if required else "x"
-    given.setdefault(first, batch.x)  # some call the features h, feat or node_feats
+    given.setdefault(first, batch.x)  # the features may also be called h, feat or node_feats
     missing = [p.name for p in required if p.name not in given]
     if missing:
-        raise SuspectError(f"forward() needs {', '.join(missing)}, which carriers lack", _FORWARD)
+        raise SuspectError(f"forward() requires {', '.join(missing)}, which carriers lack", _FORWARD)
     return one_tensor(model(**{k: v for k, v in given.items() if k in parameters}))
 
 
@@ -124,25 +151,39 @@ ADVICE = f"carriers have the features of the task they were drawn from; {_FORWAR
 
 
 def one_tensor(scores: Any) -> Tensor:
-    """A forward's result as it is, if it is one array of scores and not several things."""
+    """Return the result of a forward pass if it is a single array of scores.
+
+    Raises:
+        SuspectError: If it is a tuple, a dictionary or anything else.
+    """
     if isinstance(scores, Tensor | np.ndarray):
         return torch.as_tensor(scores)
     pick = '["logits"]' if isinstance(scores, dict) else "[0]"
     raise SuspectError(
         f"forward() returned a {type(scores).__name__}, not one tensor of scores",
-        f"pass forward=lambda model, batch: model(...){pick}, or whichever part holds the scores",
+        f"pass forward=lambda model, batch: model(...){pick}, or another part that holds the scores",
     )
 
 
 @contextmanager
 def watching(modules: Sequence[nn.Module], inputs: bool) -> Iterator[list[Tensor | None]]:
-    """What modules are given, or else give, while a block runs; the hooks are gone afterwards."""
+    """Collect the inputs or outputs of modules while a block runs; the hooks are removed afterwards.
+
+    Args:
+        modules: The modules.
+        inputs: Collect inputs if true, outputs otherwise.
+
+    Yields:
+        A list that receives the first floating-point tensor of every call, or None if there is none.
+    """
     seen: list[Tensor | None] = []
 
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Store the first tensor of the input."""
         seen.append(_first_tensor([*args, *kwargs.values()]))
 
     def after(module: nn.Module, args: Any, output: Any) -> None:
+        """Store the first tensor of the output."""
         seen.append(_first_tensor(output if isinstance(output, tuple) else [output]))
 
     handles = []
@@ -159,24 +200,27 @@ def watching(modules: Sequence[nn.Module], inputs: bool) -> Iterator[list[Tensor
 
 
 def _last(seen: list[Tensor | None], layer: str) -> Tensor:
+    """Return the last tensor that was observed at a layer."""
     if not seen:
-        raise SuspectError(f"the layer {layer!r} was never called", "name a layer the model uses")
+        raise SuspectError(f"the layer {layer!r} was never called", "name a layer that the model uses")
     if layer == "auto" and len(seen) == 1:
         raise SuspectError(
             "this model has a single layer with weights, so it has no hidden representation",
             "read it at access='logits', or name a layer",
         )
-    told = [value for value in seen if value is not None]  # tables are asked with whole numbers
-    if not told:
-        raise SuspectError("the watched layer carries no floating-point tensor", "name another layer")
-    return told[-1]
+    tensors = [value for value in seen if value is not None]  # the input of an embedding table is integer
+    if not tensors:
+        raise SuspectError("the observed layer has no floating-point tensor", "name another layer")
+    return tensors[-1]
 
 
 def _first_tensor(values: Any) -> Tensor | None:
+    """Return the first floating-point tensor, or None."""
     return next((v for v in values if isinstance(v, Tensor) and v.is_floating_point()), None)
 
 
 def _find(core: nn.Module, name: str) -> nn.Module:
+    """Return the layer of a name."""
     modules = dict(core.named_modules())
     if name not in modules or not name:
         raise SuspectError(
@@ -189,7 +233,11 @@ def _find(core: nn.Module, name: str) -> nn.Module:
 
 @contextmanager
 def uncached(parts: Sequence[nn.Module]) -> Iterator[None]:
-    """Convolutions that keep the first graph they saw (`cached=True`) forget it for a block."""
+    """Clear the cached graph of convolutions with `cached=True` while a block runs.
+
+    Args:
+        parts: The modules of a model.
+    """
     held = [
         (module, name, value)
         for module in parts
@@ -209,7 +257,21 @@ def uncached(parts: Sequence[nn.Module]) -> Iterator[None]:
 def observe(
     model: nn.Module, batch: Any, layer: str | None = None, forward: Forward | None = None
 ) -> Observation:
-    """One forward pass in the model's present mode, with gradients, looking at `layer` if named."""
+    """Run one forward pass in the current mode of the model, with gradients.
+
+    Args:
+        model: The model.
+        batch: A PyG batch.
+        layer: The layer to observe: the name of a module (its output), "name:in" (its input) or "auto" (the
+            input of the last layer with weights); None for none.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+
+    Returns:
+        The scores and the observed layer.
+
+    Raises:
+        SuspectError: If the model cannot be called, or the layer cannot be observed.
+    """
     found = walk(model)
     _require_weights(found.parts)
     with uncached(found.parts):
@@ -223,12 +285,18 @@ def observe(
 
 
 def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
-    """A model's scores, as its own `forward` or the user's has them."""
+    """Return the scores of a model on a batch.
+
+    Args:
+        model: The model.
+        batch: A PyG batch.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+    """
     try:
         return one_tensor((forward or call)(model, batch))
     except InvgnnError:
         raise
-    except Exception as error:  # the user's own, with its traceback; only the advice is ours
+    except Exception as error:  # keep the user's error and its traceback; only add advice
         error.add_note(f"invgnn ran this model on carriers: {ADVICE}")
         raise
 
@@ -237,7 +305,14 @@ def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
 def executed(
     model: nn.Module, modules: Iterable[nn.Module], batch: Any, forward: Forward | None = None
 ) -> list[nn.Module]:
-    """Those of the modules that a forward pass calls, in order, once per call."""
+    """Return those of the modules that a forward pass calls, in order, once per call.
+
+    Args:
+        model: The model.
+        modules: Modules of the model.
+        batch: A PyG batch.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+    """
     called: list[nn.Module] = []
     handles: list[Any] = []
     try:
@@ -253,7 +328,11 @@ def executed(
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a block; mode, buffers and random state are restored, come what may."""
+    """Put a model into evaluation mode for a block.
+
+    The training mode of every module, all buffers and the global random states are restored afterwards,
+    also after an error.
+    """
     parts = parts_of(model)
     modes = [(module, module.training) for module in parts]
     buffers = [
@@ -269,7 +348,7 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         for module, training in modes:
-            if module.training != training:  # to set an attribute of a module takes long
+            if module.training != training:  # setting an attribute of a module is slow
                 module.training = training
         with torch.no_grad():
             for module, name, value, before in buffers:

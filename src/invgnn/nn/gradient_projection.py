@@ -1,4 +1,4 @@
-"""Combine two losses so that the gradient of the second does not oppose that of the first."""
+"""Combine two losses so that the gradient of the second does not conflict with that of the first."""
 
 from __future__ import annotations
 
@@ -19,16 +19,26 @@ def projected_sum(
     cap: float | None = None,
     peers: Any = None,
 ) -> Tensor:
-    """The sum of both losses, its gradient freed of what in the mark's points against the task's.
+    """Return the sum of both losses, with the conflicting part of the mark's gradient projected out.
 
-    Where the two gradients disagree, the part of the mark's along the task's is taken out, so that a small
-    gradient step along the rest does not raise the task loss (Adam bends the step); what is left is at most
-    `cap` times as long as the task's. Call `backward` on the result as on any loss. Only the given
-    parameters get a gradient, and hooks on them fire for each loss and for the sum. With a `GradScaler`
-    scale both losses, not the result.
+    If the two gradients conflict, the component of the mark's gradient along the task's gradient is
+    removed. A small gradient step along the rest then does not increase the task loss (Adam changes the
+    direction of the step). The rest is at most `cap` times as long as the task's gradient. Call `backward`
+    on the result as on any loss. Only the given parameters receive a gradient, and hooks on them fire for
+    each loss and for the sum. With a `GradScaler`, scale both losses and not the result.
 
-    With `peers`, the process group of a data-parallel model, both gradients are the means over all of its
-    processes, each of which has to call this: what is compared is then what the model steps along.
+    With `peers`, both gradients are means over all processes, so that the compared gradients are those of
+    the optimiser step. This is then a collective call: every process must make it.
+
+    Args:
+        task_loss: The loss of the task.
+        mark_loss: The loss of the mark.
+        parameters: The parameters to train.
+        cap: Largest length of the mark's gradient relative to that of the task; None for no limit.
+        peers: The process group of a data-parallel model, or None.
+
+    Returns:
+        The loss.
     """
     wanted = [p for p in parameters if p.requires_grad]
     found = _pairs(wanted, _gradient(task_loss, wanted), _gradient(mark_loss, wanted), peers)
@@ -44,7 +54,7 @@ def projected_sum(
 def _pairs(
     wanted: Sequence[Tensor], task: Sequence[Tensor | None], mark: Sequence[Tensor | None], peers: Any
 ) -> list[tuple[Tensor, tuple[Tensor, Tensor]]]:
-    """Every parameter that some process has a gradient for, with both."""
+    """Return every parameter for which some process has a gradient, with both gradients."""
     used = torch.tensor([t is not None or m is not None for t, m in zip(task, mark, strict=True)])
     filled = [
         torch.zeros_like(p) if g is None else g
@@ -59,7 +69,7 @@ def _pairs(
 
 
 def _weights(pairs: Sequence[tuple[Tensor, Tensor]], cap: float | None) -> tuple[float, float]:
-    """How much of the task's gradient frees the mark's of opposition, and the share of the rest to keep."""
+    """Return how much of the task's gradient to add to resolve the conflict, and the share to keep."""
     task, mark = (_flat(side) for side in zip(*pairs, strict=True))
     size, agree, strength = (
         float(one.dot(other)) for one, other in ((task, task), (task, mark), (mark, mark))
@@ -70,20 +80,24 @@ def _weights(pairs: Sequence[tuple[Tensor, Tensor]], cap: float | None) -> tuple
 
 
 def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]:
+    """Return the gradient of a loss with respect to each parameter, None where there is none."""
     if not loss.requires_grad or not parameters:
         return [None] * len(parameters)
     return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
 
 
 def _flat(gradients: Sequence[Tensor]) -> Tensor:
-    """End to end in double precision, where there is one: products of half-precision numbers vanish."""
+    """Concatenate gradients, in double precision if available.
+
+    Products of half-precision numbers underflow.
+    """
     dense = (g.to_dense() if g.is_sparse else g for g in gradients)
     flat = torch.cat([g.reshape(-1).to(gradients[0].device) for g in dense])
     return flat.double() if flat.device.type in {"cpu", "cuda"} else flat.float()
 
 
 class _Given(torch.autograd.Function):
-    """A number whose gradient is known already."""
+    """A number with a precomputed gradient."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, gradients: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:

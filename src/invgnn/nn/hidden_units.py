@@ -1,4 +1,4 @@
-"""Layers and hidden units: what makes them, what takes them in, and models for which we know."""
+"""Layers of hidden units in models that are plain stacks of linear maps and norms."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from invgnn.nn.forward import Forward, executed
 from invgnn.nn.layers import NORMS, biases_of, is_map, layers_of, weights_of
 
 TOLERANCE = 1e-5
+"""Largest relative difference of scores between two forms of the same function."""
 _ADVICE = (
-    "known are stacks of linear maps, of convolutions made of linear maps (GCN, GraphSAGE, SGC, GIN and "
-    "their like) and of norms, with activations and pooling between them"
+    "supported are stacks of linear maps, convolutions made of linear maps (GCN, GraphSAGE, SGC, GIN and "
+    "similar) and norms, with activations and pooling between them"
 )
 
 
 @dataclass(frozen=True)
 class Units:
-    """One layer of hidden units, as views of a model's own tensors.
+    """One layer of hidden units, as views of the model's own tensors.
 
-    makers  weights and biases, one row per unit
-    norms   everything a norm after them holds, one entry per unit
-    sizes   what a unit is proportional to: the last norm's weight and bias, or else the makers
-    takers  weights of the next layer, one column per unit
+    Attributes:
+        makers: Weights and biases that produce the units, one row per unit.
+        norms: All vectors of the norms after them, one entry per unit.
+        sizes: The tensors that a unit is proportional to: weight and bias of the last norm, or else the
+            makers.
+        takers: Weights of the next layer, one column per unit.
     """
 
     makers: list[Tensor]
@@ -39,19 +42,36 @@ class Units:
 
 
 def hidden_units(model: nn.Module, inputs: Any) -> list[Units]:
-    """The layers of hidden units from input to scores; refuses a model that is no such stack."""
+    """Return the layers of hidden units, from the input to the scores.
+
+    Args:
+        model: The model.
+        inputs: A PyG batch.
+
+    Raises:
+        EditError: If the model is not a plain stack of layers, or has no hidden units.
+    """
     found = stages(model, inputs)
     maps = [place for place, stage in enumerate(found) if is_map(stage)]
     if len(maps) < 2:
         raise EditError(
             "the model is one linear map of its propagated features and has no hidden units",
-            "there is nothing here to permute, rescale or cut out",
+            "choose another edit: this model has no units to permute, rescale or remove",
         )
     return [_between(found[a], found[a + 1 : b], found[b]) for a, b in pairwise(maps)]
 
 
 def stages(model: nn.Module, inputs: Any, forward: Forward | None = None) -> list[nn.Module]:
-    """The maps and norms that a batch of inputs passes, in order; refuses a model with anything else."""
+    """Return the linear maps and norms that a batch passes through, in order.
+
+    Args:
+        model: The model.
+        inputs: A PyG batch.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+
+    Raises:
+        EditError: If the model has other layers with parameters.
+    """
     found = executed(model, layers_of(model), inputs, forward)
     strange = [type(stage).__name__ for stage in found if not (is_map(stage) or isinstance(stage, NORMS))]
     if strange:
@@ -60,6 +80,7 @@ def stages(model: nn.Module, inputs: Any, forward: Forward | None = None) -> lis
 
 
 def _between(first: nn.Module, norms: list[nn.Module], then: nn.Module) -> Units:
+    """Return the units between two linear maps."""
     makers, takers = weights_of(first), weights_of(then)
     width = len(makers[0])
     makers += biases_of(first)
@@ -68,14 +89,20 @@ def _between(first: nn.Module, norms: list[nn.Module], then: nn.Module) -> Units
     lengths = {len(t) for t in (*makers, *held)} | {t.shape[1] for t in takers}
     if lengths != {width}:
         raise EditError(
-            f"a {type(first).__name__} makes {width} units, but what follows it has {sorted(lengths)}",
+            f"a {type(first).__name__} has {width} output units, the next layers have {sorted(lengths)}",
             _ADVICE,
         )
     return Units(makers, held, sizes, takers)
 
 
 def require_same_scores(before: Tensor, after: Tensor, what: str) -> None:
-    """Refuse where hidden units turn out to be more entangled than a stack of layers."""
+    """Raise `EditError` if an edit of hidden units changed the scores: the model is then not a plain stack.
+
+    Args:
+        before: Scores before the edit.
+        after: Scores after it.
+        what: Name of the edit, for the message.
+    """
     error = difference(before, after)
     if not error <= TOLERANCE:
         raise EditError(
@@ -85,5 +112,10 @@ def require_same_scores(before: Tensor, after: Tensor, what: str) -> None:
 
 
 def difference(before: Tensor, after: Tensor) -> float:
-    """Largest difference between scores, relative to the largest score if that exceeds one."""
+    """Return the largest difference of scores, relative to the largest score if that exceeds one.
+
+    Args:
+        before: Scores of one model.
+        after: Scores of the other.
+    """
     return float((before - after).abs().max() / before.abs().max().clamp(min=1))

@@ -1,4 +1,4 @@
-"""Weight matrices and fresh weights of models."""
+"""Find the layers and weight matrices of any model, and draw new weights."""
 
 from __future__ import annotations
 
@@ -16,30 +16,37 @@ from invgnn.errors import EditError
 
 
 def weight_matrices(model: nn.Module) -> list[Tensor]:
-    """Every weight matrix, PyG's own `Linear` and convolutions included; no biases, no norms."""
+    """Return every weight matrix, including those of PyG layers, but no biases and norms.
+
+    Raises:
+        EditError: If there is none.
+    """
     found: list[Tensor] = [p for p in model.parameters() if p.dim() >= 2 and p.is_floating_point()]
     if not found:
-        raise EditError("the model has no weight matrix", "is it a model, or a wrapper around one?")
+        raise EditError("the model has no weight matrix", "pass the model itself, not a wrapper around it")
     return found
 
 
 def all_learn(model: nn.Module) -> None:
-    """Whatever the owner had frozen learns: the copy is the editor's."""
+    """Make all floating-point parameters trainable, also those that the owner had frozen."""
     for value in model.parameters():
         value.requires_grad_(value.is_floating_point())
 
 
 @torch.no_grad()
 def reset(module: nn.Module) -> None:
-    """Fresh weights in place, through the `reset_parameters` of every part.
+    """Draw new weights in place by calling `reset_parameters` of every module.
 
-    Weights are made NaN first: one that is NaN afterwards was forgotten, and a "fresh" model that keeps
-    a weight of the old one must not pass for fresh.
+    All weights are set to NaN first. A weight that is still NaN afterwards was not reset, and a model that
+    keeps a weight of the old one must not count as new.
+
+    Raises:
+        EditError: If some weight was not reset.
     """
     learnt = [(name, p) for name, p in module.named_parameters() if p.is_floating_point()]
     for _, value in learnt:
         value.fill_(torch.nan)
-    for part in reversed(list(module.modules())):  # the outer after the inner: it may know better
+    for part in reversed(list(module.modules())):  # outer modules after inner ones, which they may override
         renew = getattr(part, "reset_parameters", None)
         if callable(renew):
             renew()
@@ -47,12 +54,16 @@ def reset(module: nn.Module) -> None:
     if forgotten:
         raise EditError(
             f"no reset_parameters() renews {', '.join(forgotten)} of the {type(module).__name__}",
-            "give the module that holds it a reset_parameters(), or distil with a student= of your own",
+            "add reset_parameters() to the module that holds it, or distil with your own student=",
         )
 
 
 def fresh_twin(model: nn.Module) -> nn.Module:
-    """A model of the same architecture with weights of its own, all of which learn."""
+    """Return a model of the same architecture with new weights, all of them trainable.
+
+    Raises:
+        EditError: If some weight cannot be reset.
+    """
     twin = copy.deepcopy(model)
     reset(twin)
     all_learn(twin)
@@ -60,9 +71,11 @@ def fresh_twin(model: nn.Module) -> nn.Module:
 
 
 class Walk(NamedTuple):
-    """A model and all modules in it, each once, as `modules()` has them; that takes three times as long.
+    """The modules of a model, each once, in the order of `modules()`.
 
-    `weighted` are the outermost of them that hold a weight matrix: linear maps and whole convolutions.
+    Attributes:
+        parts: The model and all modules in it.
+        weighted: The outermost modules that hold a weight matrix: linear maps and whole convolutions.
     """
 
     parts: list[nn.Module]
@@ -70,11 +83,12 @@ class Walk(NamedTuple):
 
 
 def walk(model: nn.Module) -> Walk:
-    """Every module of a model in one go."""
+    """Collect all modules of a model in one pass, three times as fast as `modules()`."""
     known: set[nn.Module] = set()
     found = Walk([], [])
 
     def enter(part: nn.Module, inside: bool) -> None:
+        """Visit a module and its children."""
         known.add(part)
         found.parts.append(part)
         if not inside and (isinstance(part, MessagePassing) or _has_matrix(part)):
@@ -89,28 +103,29 @@ def walk(model: nn.Module) -> Walk:
 
 
 def _has_matrix(part: nn.Module) -> bool:
+    """Return whether a module itself holds a weight matrix."""
     held = part._parameters.values()
     return any(p is not None and not is_lazy(p) and p.dim() >= 2 for p in held)
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
-    """A model and all modules in it."""
+    """Return a model and all modules in it."""
     return walk(model).parts
 
 
 def weighted(model: nn.Module) -> list[nn.Module]:
-    """Outermost modules that hold a weight matrix: linear maps and whole convolutions."""
+    """Return the outermost modules that hold a weight matrix: linear maps and whole convolutions."""
     return walk(model).weighted
 
 
 LINEAR = (nn.Linear, Linear)
-
-
+"""Linear layers of torch and PyG."""
 NORMS = (_BatchNorm, nn.LayerNorm, LayerNorm)
+"""Norms of torch and PyG that act on each unit."""
 
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
-    """The outermost modules that are maps or norms, or hold parameters of their own."""
+    """Return the outermost modules that are linear maps or norms, or hold parameters of their own."""
     own = any(p.numel() > 1 for p in module.parameters(recurse=False))
     if own or is_map(module) or isinstance(module, NORMS):
         return [module]
@@ -118,6 +133,7 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
 
 
 def _linears(module: nn.Module) -> list[nn.Module]:
+    """Return the linear layers of a module, directly or in a list."""
     if isinstance(module, LINEAR):
         return [module]
     lists = [part for part in module.children() if isinstance(part, nn.ModuleList)]
@@ -125,7 +141,10 @@ def _linears(module: nn.Module) -> list[nn.Module]:
 
 
 def is_map(module: nn.Module) -> bool:
-    """Linear in its input: a linear map, or a convolution with nothing but such maps and a bias."""
+    """Return whether a module is linear in its input.
+
+    That holds for linear layers, and for convolutions whose only parameters are linear layers and a bias.
+    """
     if isinstance(module, LINEAR):
         return True
     linears = _linears(module)
@@ -134,10 +153,10 @@ def is_map(module: nn.Module) -> bool:
 
 
 def weights_of(module: nn.Module) -> list[Tensor]:
-    """The matrices of a map, one row per unit it makes."""
+    """Return the matrices of a linear map, one row per output unit."""
     return [torch.as_tensor(linear.weight) for linear in _linears(module)]
 
 
 def biases_of(module: nn.Module) -> list[Tensor]:
-    """What a map adds to the units it makes."""
+    """Return the biases of a linear map."""
     return [p for p in module.parameters() if p.dim() == 1]

@@ -1,4 +1,4 @@
-"""Write models to files and read them back; nothing is unpickled into live objects."""
+"""Save models to files and load them; no Python object is ever unpickled."""
 
 from __future__ import annotations
 
@@ -27,12 +27,24 @@ from invgnn.storage import container
 
 
 def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **about: Any) -> None:
-    """Write weights and architecture to one file; `about` is kept beside them."""
+    """Save the weights and the architecture of a model in one file.
+
+    Args:
+        path: Where to write the file.
+        model: A backbone of this library.
+        overwrite: Replace an existing file at `path`.
+        **about: JSON values that are stored with the model.
+
+    Raises:
+        ParameterError: If the model is not a backbone of this library.
+        ExistingFileError: If something exists at `path` and `overwrite` is false.
+        FileError: If the file cannot be written.
+    """
     if type(model) not in BACKBONES.values():
         raise ParameterError(
             f"a {type(model).__name__} cannot be rebuilt from a file: it is none of {', '.join(BACKBONES)}",
-            "keep its weights with safetensors.torch.save_file(model.state_dict(), path) and read them "
-            "back with load_model(path, architecture=...)",
+            "save its weights with safetensors.torch.save_file(model.state_dict(), path) and load them "
+            "with load_model(path, architecture=...)",
         )
     plan, head = dict(model.architecture), getattr(model, "perception", None)
     if isinstance(head, PerceptionHead):
@@ -42,19 +54,20 @@ def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **
 
 
 def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Module:
-    """Read a model from a file. Nothing is ever unpickled into live objects.
+    """Load a model from a file. No Python object is ever unpickled.
 
     Args:
         path: A file that `save_model` wrote. With `architecture` it may also be a plain safetensors file,
             or a PyTorch state dict (`.pt`, `.pth`).
-        architecture: A model with the layers of the saved one. It stays as it is.
+        architecture: A model with the layers of the saved one. It is not changed.
 
     Returns:
-        The model, in evaluation mode: built anew, or a copy of `architecture` with the weights of the file.
+        The model, in evaluation mode: newly built, or a copy of `architecture` with the weights of the
+            file.
 
     Raises:
-        FileError: If there is no such file, or it is damaged, or its weights do not fit the architecture.
-        PassphraseError: If it is sealed.
+        FileError: If the file does not exist, is damaged, or its weights do not fit the architecture.
+        PassphraseError: If the file is sealed.
     """
     if architecture is None:
         return _rebuild(path).eval()
@@ -70,7 +83,7 @@ def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Mo
 
 
 def _rebuild(path: str | Path) -> Backbone:
-    """Build the model of a file that a stranger may have written: it allocates only what the file holds."""
+    """Build the model of an untrusted file; only the tensors that the file contains are allocated."""
     held = container.read(path, "model", framework="torch")
     try:
         plan: Any = held.body.get("architecture")
@@ -80,15 +93,15 @@ def _rebuild(path: str | Path) -> Backbone:
         _check_weights(held.tensors, model.state_dict())
         model.load_state_dict(held.tensors, assign=True)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        advice = "use another copy of it, or save it again with save_model"
+        advice = "use another copy of the file, or save the model again with save_model"
         raise FileError(f"{path} does not hold the model it names: {_brief(error)}", advice) from error
     return model
 
 
 def _check_plan(plan: Any, tensors: int) -> None:
-    """Refuse an architecture that `save_model` cannot have written into a file with this many tensors."""
+    """Raise an error for an architecture that `save_model` cannot have written with this many tensors."""
     if not isinstance(plan, dict) or plan.keys() - {"perception"} != _PLAN:
-        raise ParameterError(f"its architecture is not a record of {', '.join(sorted(_PLAN))}")
+        raise ParameterError(f"its architecture does not consist of {', '.join(sorted(_PLAN))}")
     check_choice("backbone", plan["name"], BACKBONES)
     check_choice("level", plan["level"], ("graph", "node"))
     for name in ("in_channels", "hidden_channels", "out_channels"):
@@ -99,7 +112,7 @@ def _check_plan(plan: Any, tensors: int) -> None:
         return
     head = plan["perception"]
     if not isinstance(head, dict) or head.keys() != _HEAD:
-        raise ParameterError(f"its perception head is not a record of {', '.join(sorted(_HEAD))}")
+        raise ParameterError(f"its perception head does not consist of {', '.join(sorted(_HEAD))}")
     check_whole("width", head["width"], 1, MOST_CHANNELS)
     for name in ("nu", "clip"):
         if head[name] is not None:
@@ -109,7 +122,7 @@ def _check_plan(plan: Any, tensors: int) -> None:
 
 
 def _check_weights(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse weights of other names, shapes or types. Floating point may be of any precision."""
+    """Raise `ParameterError` unless names, shapes and types fit; floating-point precision may differ."""
     odd = sorted(found.keys() ^ wanted.keys())
     if odd:
         raise ParameterError(f"weights are missing or unknown: {', '.join(odd[:8])}")
@@ -118,21 +131,23 @@ def _check_weights(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) ->
         floats = ours.is_floating_point() and theirs.is_floating_point()
         if ours.shape != theirs.shape or not (floats or ours.dtype == theirs.dtype):
             held, needed = (f"{one.dtype} {list(one.shape)}" for one in (theirs, ours))
-            raise ParameterError(f"the weights {name} are {held}, not {needed}")
+            raise ParameterError(f"the weights {name} are {held}, expected {needed}")
 
 
 def _check_real(name: str, value: Any, most: float) -> None:
+    """Raise `ParameterError` unless the value is a number from 0 to `most`."""
     if type(value) not in (int, float) or not 0 <= value <= most:
         raise ParameterError(f"{name} is not a number from 0 to {most:g}")
 
 
 def _brief(error: Exception) -> str:
-    """Return the text of an error, without what a stranger wrote at length into a file."""
+    """Return the text of an error, shortened because an untrusted file may contain long texts."""
     text = error.message if isinstance(error, InvgnnError) else str(error)
     return text if len(text) <= 400 else f"{text[:400]} …"
 
 
 def _weights(path: Path) -> dict[str, Any]:
+    """Return the state dict in a file."""
     if path.suffix in {".pt", ".pth"}:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
@@ -142,6 +157,6 @@ def _weights(path: Path) -> dict[str, Any]:
                 "save model.state_dict(), or use safetensors",
             ) from error
         if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
-            raise FileError(f"{path} holds no state dict", "save model.state_dict(), or use safetensors")
+            raise FileError(f"{path} contains no state dict", "save model.state_dict(), or use safetensors")
         return dict(state)
     return container.read_tensors(path)

@@ -1,4 +1,4 @@
-"""What one forward pass returned: scores and a hidden layer, pooled to one row per graph."""
+"""The result of one forward pass: scores and a hidden layer, pooled to one row per graph."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from torch import Tensor
 from invgnn.errors import SuspectError
 
 PROBABILITY_FLOOR = 1e-6
-
-
+"""Probabilities below this count as this, so that their logarithms are finite."""
 PERCENT = 100.0
-
-
+"""Sum of a row of probabilities that are given in percent."""
 ROUNDING = 0.02
-
-
+"""Relative error, per class, that is allowed for the sum of rounded probabilities."""
 MOST_ROUNDING = 0.05
+"""Largest relative error that is allowed for the sum of rounded probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What one forward pass showed: the model's output and, if watched, a hidden layer."""
+    """The result of one forward pass.
+
+    Attributes:
+        scores: The output of the model.
+        hidden: The observed hidden layer, if any.
+        batch: The PyG batch.
+    """
 
     scores: Tensor
     hidden: Tensor | None
@@ -34,19 +38,19 @@ class Observation:
 
     @cached_property
     def embeddings(self) -> Tensor:
-        """What the watched layer shows, one row per graph."""
+        """The observed layer, one row per graph."""
         if self.hidden is None:
-            raise SuspectError("this reading needs a hidden layer", "pass an nn.Module")
+            raise SuspectError("this reading needs a hidden layer", "pass the model as an nn.Module")
         return pool(full(self.hidden), self.batch)
 
     @cached_property
     def log_probabilities(self) -> Tensor:
-        """Of every class, one row per graph."""
+        """The log-probability of every class, one row per graph."""
         return pool(log_scores(self.scores).log_softmax(-1), self.batch)
 
 
 def num_graphs(batch: Any) -> int:
-    """How many graphs a PyG batch holds; a single `Data` is one."""
+    """Return the number of graphs in a PyG batch; a single `Data` counts as one."""
     ptr, owners = getattr(batch, "ptr", None), getattr(batch, "batch", None)
     if ptr is not None:
         return len(ptr) - 1
@@ -57,14 +61,22 @@ def num_graphs(batch: Any) -> int:
 
 
 def pool(rows: Tensor, batch: Any) -> Tensor:
-    """One row per graph: rows as they are, or the mean over each graph's nodes."""
+    """Return one row per graph: the rows themselves, or the mean over the nodes of each graph.
+
+    Args:
+        rows: One row per graph or one row per node.
+        batch: The PyG batch.
+
+    Raises:
+        SuspectError: If the number of rows is neither that of the graphs nor that of the nodes.
+    """
     graphs, nodes = num_graphs(batch), int(batch.num_nodes)
     if rows.dim() == 1:
         rows = rows.unsqueeze(1)
     if rows.dim() != 2 or rows.shape[0] not in {graphs, nodes}:
         raise SuspectError(
             f"got an array of shape {tuple(rows.shape)} for {graphs} graphs of {nodes} nodes",
-            "a suspect returns one row per graph, or one row per node for node tasks",
+            "a suspect must return one row per graph, or one row per node for node tasks",
         )
     if rows.shape[0] == graphs:
         return rows
@@ -74,11 +86,12 @@ def pool(rows: Tensor, batch: Any) -> Tensor:
 
 
 def log_scores(scores: Tensor) -> Tensor:
-    """Scores on a log scale: logits as they are, probabilities as their logarithms.
+    """Return scores on a log scale: logits unchanged, probabilities as their logarithms.
 
-    Rows that are not negative and all sum to one, or all to a hundred, up to rounding, are taken for
-    probabilities. The choice depends
-    on the suspect alone, so it costs evidence at worst and never validity.
+    Scores count as probabilities if all rows are non-negative and sum to one, or all to a hundred, up to
+    rounding.
+
+    Guarantee: the choice depends on the suspect alone, so it may cost evidence but never validity.
     """
     scores = full(scores)
     if scores.dim() == 1 or scores.shape[-1] == 1:
@@ -95,19 +108,19 @@ def log_scores(scores: Tensor) -> Tensor:
 
 
 def _improbable(scores: Tensor) -> bool:
-    """Whether the extremes show that these are no probabilities: all finite, and some outside [0, 100]."""
+    """Return whether the scores cannot be probabilities: all finite, and some outside [0, 100]."""
     low, high = (float(value) for value in scores.detach().aminmax()) if scores.numel() else (0.0, 0.0)
     return -math.inf < low and high < math.inf and (low < 0 or high > PERCENT)
 
 
 def _finite(scores: Tensor) -> Tensor:
-    """The rows of scores that say something, without gradient: one NaN must not change how others read."""
+    """Return the finite rows of scores without gradient, so that NaN rows do not affect the others."""
     rows = scores.detach()
     return rows[torch.isfinite(rows).reshape(len(rows), -1).all(-1)]
 
 
 def _two_columns(score: Tensor) -> Tensor:
-    """A single score per row (a logit, or a probability in [0, 1]) as scores of two classes."""
+    """Return a single score per row (a logit, or a probability in [0, 1]) as scores of two classes."""
     values = _finite(score)
     if bool(((values >= 0) & (values <= 1)).all()):
         return torch.stack([1 - score, score], dim=-1)
@@ -115,5 +128,5 @@ def _two_columns(score: Tensor) -> Tensor:
 
 
 def full(values: Tensor) -> Tensor:
-    """Half-precision values in single precision, as losses are computed; others as they are."""
+    """Return half-precision values in single precision, in which losses are computed; others unchanged."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""The one training loop of the library: Adam over batches, epoch by epoch."""
+"""The training loop of the library: Adam over batches, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from invgnn.nn.perception import project_heads
 
 WEIGHT_DECAY = 5e-4
+"""Default weight decay."""
 B = TypeVar("B")
 
 
@@ -27,7 +28,7 @@ def optimise(
     """Minimise a loss in place with Adam.
 
     Args:
-        model: The model. It is in training mode at the start of every epoch.
+        model: The model. It is set to training mode at the start of every epoch.
         batches: Returns the batches of one epoch.
         loss: Maps a batch and the number of the optimiser step to the loss.
         epochs: Number of epochs.

@@ -1,4 +1,4 @@
-"""The paper's head: a one-layer map from the graph embedding to a perceived invariant in [0, 1]."""
+"""The paper's perception head: a linear map from the graph embedding to an invariant in [0, 1]."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from invgnn.errors import ParameterError
 
 
 class PerceptionHead(nn.Module):
-    """One spectrally normalised linear map, squashed once.
+    """One spectrally normalised linear map, followed by a sigmoid.
 
-    A map to a single number has operator norm equal to its Euclidean norm, so dividing by it is
+    The operator norm of a map to a single number equals its Euclidean norm. Dividing by it is therefore
     exact spectral normalisation and adds no buffer to the state dict.
 
     Args:
         in_channels: Width of the embedding.
-        nu: Operator norm of the map; None leaves it free.
+        nu: Operator norm of the map; None for no normalisation.
         non_negative: Whether to keep weights at or above zero, so that the decoder is monotone.
         clip: Largest absolute weight after `project`; None for no limit.
-        gradient_penalty: Weight of the squared gradient of the head's output with respect to all
-            parameters in the loss of a mark.
+        gradient_penalty: Weight, in the loss of a mark, of the squared gradient of the head's output with
+            respect to all parameters.
+
+    Raises:
+        ParameterError: If `nu` or `gradient_penalty` is out of range.
     """
 
     def __init__(
@@ -37,9 +40,13 @@ class PerceptionHead(nn.Module):
     ) -> None:
         super().__init__()
         if nu is not None and nu <= 0:
-            raise ParameterError(f"nu={nu} must be positive", "the paper uses 1.0")
+            raise ParameterError(
+                f"nu={nu} is not positive", "use 1.0 as in the paper, or None for no normalisation"
+            )
         if not 0 <= gradient_penalty < float("inf"):
-            raise ParameterError(f"gradient_penalty={gradient_penalty} is not a weight", "use 0 or more")
+            raise ParameterError(
+                f"gradient_penalty={gradient_penalty} is not a finite number of at least 0", "use 0 or more"
+            )
         self.nu, self.non_negative, self.clip = nu, non_negative, clip
         self.gradient_penalty = gradient_penalty
         self.weight = nn.Parameter(torch.empty(1, in_channels))
@@ -47,18 +54,18 @@ class PerceptionHead(nn.Module):
         self.reset_parameters()
 
     def record(self) -> dict[str, Any]:
-        """What `attach_head` needs to make such a head again."""
+        """Return the arguments from which `attach_head` makes an equal head."""
         width = self.weight.shape[1]
         return {"width": width, "nu": self.nu, "non_negative": self.non_negative, "clip": self.clip}
 
     def reset_parameters(self) -> None:
-        """Fresh weights in place."""
+        """Draw new weights in place."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
         nn.init.zeros_(self.bias)
         self.project()
 
     def forward(self, embedding: Tensor) -> Tensor:
-        """Perceived invariant of every row, strictly inside (0, 1)."""
+        """Return the perceived invariant of every row, strictly inside (0, 1)."""
         weight = self.weight
         if self.nu is not None:
             weight = self.nu * weight / weight.norm().clamp(min=1e-12)
@@ -66,7 +73,7 @@ class PerceptionHead(nn.Module):
 
     @torch.no_grad()
     def project(self) -> None:
-        """Put the weights back into the allowed set; call after every optimiser step."""
+        """Project the weights onto the allowed set; call this after every optimiser step."""
         if self.non_negative:
             some = (self.weight > 0).any()
             self.weight.copy_(torch.where(some, self.weight.clamp(min=0), self.weight.abs()))
@@ -83,15 +90,15 @@ def attach_head(
     clip: float | None = None,
     gradient_penalty: float = 0.0,
 ) -> PerceptionHead:
-    """Give a model the paper's head as its submodule `perception`.
+    """Attach the paper's head to a model, as its submodule `perception`.
 
-    This adds two keys to the state dict: the head is part of the released model, as in the paper.
-    Readings at other access levels leave the model as it is.
+    This adds two keys to the state dict: the head is part of the released model, as in the paper. The other
+    access levels do not change the model.
 
     Args:
         model: The model.
         width: Width of its graph-level embedding.
-        nu: Operator norm of the head's map; None leaves it free.
+        nu: Operator norm of the head's map; None for no normalisation.
         non_negative: Whether to keep the head's weights at or above zero.
         clip: Largest absolute weight of the head; None for no limit.
         gradient_penalty: Weight of the squared gradient of the head's output in the loss of a mark.
@@ -100,10 +107,12 @@ def attach_head(
         The head.
 
     Raises:
-        ParameterError: If the model has a submodule of that name already.
+        ParameterError: If the model already has a submodule of that name, or a value is out of range.
     """
     if hasattr(model, "perception"):
-        raise ParameterError("the model already has a `perception`", "use that one, or remove it")
+        raise ParameterError(
+            "the model already has a submodule `perception`", "use that head, or remove it first"
+        )
     head = PerceptionHead(
         width, nu=nu, non_negative=non_negative, clip=clip, gradient_penalty=gradient_penalty
     )
@@ -112,13 +121,23 @@ def attach_head(
 
 
 def squared_gradient(perceived: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """Return the squared norm of the gradient of the mean perception with respect to the parameters."""
+    """Return the squared norm of the gradient of the mean perceived invariant.
+
+    Args:
+        perceived: The output of the head.
+        parameters: The parameters with respect to which to differentiate.
+    """
     gradients = torch.autograd.grad(perceived.mean(), parameters, create_graph=True, allow_unused=True)
     return torch.stack([g.square().sum() for g in gradients if g is not None]).sum()
 
 
 def head_penalty(model: nn.Module, perceived: Tensor) -> Tensor | float:
-    """Return the penalty on the gradient of a model's head, which keeps its Lipschitz constant small."""
+    """Return the gradient penalty of a model's head, which keeps its Lipschitz constant small.
+
+    Args:
+        model: The model. Without a head, or without a penalty, the result is 0.
+        perceived: The output of the head.
+    """
     weight = getattr(getattr(model, "perception", None), "gradient_penalty", 0.0)
     if not weight:
         return 0.0
@@ -126,7 +145,7 @@ def head_penalty(model: nn.Module, perceived: Tensor) -> Tensor | float:
 
 
 def project_heads(model: nn.Module) -> None:
-    """Put the weights of every perception head of a model back into their allowed set."""
+    """Project the weights of every perception head of a model onto their allowed set."""
     for part in model.modules():
         if isinstance(part, PerceptionHead):
             part.project()

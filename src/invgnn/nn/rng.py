@@ -1,4 +1,4 @@
-"""Borrowing the global generators and giving them back as they were."""
+"""Context managers that seed, restore and suppress the randomness of Python, numpy and torch."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _DROPOUTS = {
 
 @contextmanager
 def preserved_rng() -> Iterator[None]:
-    """Leave Python's, numpy's and torch's global random states as they were found.
+    """Restore Python's, numpy's and torch's global random states after a block.
 
-    Layers and PyG's generators draw from global state and take no generator of their own; inside
-    this block they may, and nobody outside can tell.
+    Layers and PyG's generators draw from global state and accept no generator. Inside this block they may
+    draw without affecting the program outside.
     """
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state to protect
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -44,7 +44,7 @@ def preserved_rng() -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Fix the global random states for a block, then restore them."""
+    """Seed the global random states for a block and restore them afterwards."""
     with preserved_rng():
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002 - PyG's generators read it
@@ -53,13 +53,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 class without_dropout(TorchFunctionMode):
-    """A block in which dropout drops nothing, as layer or as function, wherever in a model it is called.
+    """A context in which dropout has no effect, whether called as a layer or as a function.
 
-    What attention, recurrent and scripted layers drop inside of themselves they still do.
+    Dropout inside attention, recurrent and scripted layers is not affected.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What torch asks before every call."""
+        """Replace calls of dropout functions by their input."""
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         return func(*args, **(kwargs or {}))

@@ -1,8 +1,8 @@
-"""The scale that BatchNorm leaves free, and what it is good for: large weights are slow to turn.
+"""Scale the weights before BatchNorm layers, which changes no score but slows down fine-tuning.
 
-A norm divides by the size of what it is given, so the weights before it may be of any size. But an
-optimiser such as Adam moves a weight by about its learning rate in a step, whatever the size of the weight.
-In a model with large weights the same fine-tuning turns less, and forgets less.
+BatchNorm divides by the size of its input, so the scale of the weights before it is free. An optimiser such
+as Adam changes a weight by about its learning rate per step, whatever the size of the weight. The same
+fine-tuning therefore changes large weights less in relative terms, and less of the mark is lost.
 """
 
 from __future__ import annotations
@@ -24,18 +24,30 @@ from invgnn.nn.forward import Forward, evaluation_mode, observe, unwrap
 from invgnn.nn.hidden_units import stages
 from invgnn.nn.layers import biases_of, is_map, layers_of, weights_of
 
-SOFT, STIFF = 2.0, 8.0
-"""What training from scratch leaves, against fresh weights, and what it does not."""
+USUAL_SCALE = 2.0
+"""Usual size of weights after training from scratch, relative to newly initialised weights."""
+
+SCALED_ABOVE = 8.0
+"""Weights above this size were scaled: training from scratch does not reach it."""
 
 LARGEST = 2.0**15
-"""What the statistics of norms may grow to: half of what half precision can hold."""
+"""Largest value of the statistics of norms: half of the largest half-precision number."""
 
 TOLERANCE = 1e-4
-"""How far scores may move, in parts of their spread, beyond what rounding does to them."""
+"""Largest change of scores relative to their spread, in addition to rounding."""
 
 
 def weight_scale(model: nn.Module, inputs: Any, forward: Forward | None = None) -> float | None:
-    """How many times as large as fresh ones the weights before norms are; None if that is not free."""
+    """Return how many times as large as newly initialised weights the weights before norms are.
+
+    Args:
+        model: The model.
+        inputs: A PyG batch.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+
+    Returns:
+        The scale, or None if the weights of this model cannot be scaled.
+    """
     stack = _stack(unwrap(model), inputs, forward)
     return None if stack is None else stack.size()
 
@@ -44,30 +56,46 @@ def weight_scale(model: nn.Module, inputs: Any, forward: Forward | None = None) 
 def scale_weights(
     model: nn.Module, inputs: Any, to: float = 64.0, forward: Forward | None = None
 ) -> float | None:
-    """Bring the weights before norms to `to` times the size of fresh ones; every score stays the same.
+    """Scale the weights before norms to `to` times the size of new weights, without changing any score.
 
-    All weight matrices grow by one factor, so that pruning by magnitude finds them as it would have, and
-    the last norm shrinks for the map after it, and with it the embedding. They grow no further than half
-    precision can hold. Gives the factor, or None where the model is left as it was: it is no plain stack
-    of maps and BatchNorms with ReLU, pooling and their like between them and one map at its end. To train a
-    stiff model on, make it soft first (`unscale_weights`).
+    All weight matrices are multiplied by one factor, so that pruning by magnitude selects the same weights.
+    The last norm, and with it the embedding, is divided by the factor to compensate for the linear map
+    after it. The factor is limited so that half precision can represent the statistics of the norms.
+
+    The model is left unchanged if it is not a plain stack of linear maps and BatchNorm layers, with ReLU,
+    pooling and similar operations between them and one linear map at the end. Before you train a model with
+    scaled weights further, call `unscale_weights`.
 
     Guarantee: in evaluation mode, scores on the inputs and on inputs with features a hundred times as large
-    agree to 1e-4 of their spread, or nothing is changed. It hinders only who does not know of it: whoever
-    softens the model first fine-tunes it as if it had never been stiff.
+    agree to 1e-4 of their spread, or nothing is changed. Scaling hinders only those who do not know about
+    it: anyone who first unscales the weights can fine-tune the model as if they had never been scaled.
+
+    Args:
+        model: The model, changed in place.
+        inputs: A PyG batch of task inputs, used to check that the scores stay the same.
+        to: The target size relative to newly initialised weights, in (0, 1000].
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+
+    Returns:
+        The factor, or None if the model was left unchanged.
+
+    Raises:
+        ParameterError: If `to` is out of range.
     """
     if not 0 < to <= 1e3:
-        raise ParameterError(f"to={to} is not in (0, 1000]", "2 is what training leaves, 64 is stiff")
+        raise ParameterError(
+            f"to={to} is not in (0, 1000]", "use 64 to scale weights, or 2 for the usual size"
+        )
     model = unwrap(model)
     stack = _stack(model, inputs, forward)
     if stack is None:
         return None
-    asked = [inputs, *_extreme(inputs)]
+    batches = [inputs, *_extreme(inputs)]
     with _restored(model) as restore:
-        before = [_scores(model, batch, forward) for batch in asked]
-        factor = min(to / stack.size(), max(1.0, stack.room()))
-        stack.grow(factor)
-        after = [_scores(model, batch, forward) for batch in asked]
+        before = [_scores(model, batch, forward) for batch in batches]
+        factor = min(to / stack.size(), max(1.0, stack.headroom()))
+        stack.multiply(factor)
+        after = [_scores(model, batch, forward) for batch in batches]
         if not all(map(_agree, before, after)):
             restore()
             return None
@@ -75,26 +103,34 @@ def scale_weights(
 
 
 def unscale_weights(model: nn.Module, inputs: Any, forward: Forward | None = None) -> None:
-    """Give a model that somebody made stiff weights of the usual size; others stay as they are."""
-    if (weight_scale(model, inputs, forward) or 0) > STIFF:
-        scale_weights(model, inputs, SOFT, forward)
+    """Scale weights back to the usual size after training, if they are much larger.
+
+    Models with weights of the usual size, and models whose weights cannot be scaled, are left unchanged.
+
+    Args:
+        model: The model, changed in place.
+        inputs: A PyG batch of task inputs.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+    """
+    if (weight_scale(model, inputs, forward) or 0) > SCALED_ABOVE:
+        scale_weights(model, inputs, USUAL_SCALE, forward)
 
 
 @dataclass(frozen=True)
 class _Stack:
-    """Maps, each run of them closed by the norm that takes out its size, and the one map after the last."""
+    """Runs of linear maps, each followed by the norm that cancels their scale, and the final linear map."""
 
     runs: list[tuple[list[nn.Module], _BatchNorm]]
     head: nn.Module
 
     def size(self) -> float:
-        """The geometric mean over matrices of their size against that of torch's usual fresh weights."""
+        """Return the geometric mean of the matrices' sizes relative to torch's default initialisation."""
         weights = [w for maps, _ in self.runs for stage in maps for w in weights_of(stage)]
         ratios = [float(_precise(w).square().mean()) * 3 * w.shape[1] for w in weights]
         return math.exp(sum(map(math.log, ratios)) / len(ratios) / 2)
 
-    def room(self) -> float:
-        """The factor by which weights may grow until what some norm keeps is too large."""
+    def headroom(self) -> float:
+        """Return the largest factor for which the statistics of all norms stay below `LARGEST`."""
         found: list[float] = []
         for maps, norm in self.runs:
             mean, var = (max(1e-30, float(_precise(kept).abs().max())) for kept in _statistics(norm))
@@ -102,8 +138,8 @@ class _Stack:
                 found.append(min(LARGEST / mean, math.sqrt(LARGEST / var)) ** (1 / len(maps)))
         return min(found)
 
-    def grow(self, factor: float) -> None:
-        """Multiply every matrix and make up for it in norms and biases."""
+    def multiply(self, factor: float) -> None:
+        """Multiply every matrix and compensate in norms and biases."""
         for maps, norm in self.runs:
             scale = 1.0
             for stage in maps:
@@ -116,7 +152,10 @@ class _Stack:
 
 
 def _stack(model: nn.Module, inputs: Any, forward: Forward | None) -> _Stack | None:
-    """None for a model whose scale is not free, or not known to be: what is called twice, or not at all."""
+    """Return the stack of a model, or None if its scale is not free or not known to be.
+
+    Layers that are called twice or not at all, and shared parameters, are not supported.
+    """
     try:
         found = stages(model, inputs, forward)
     except EditError:
@@ -139,13 +178,15 @@ def _stack(model: nn.Module, inputs: Any, forward: Forward | None) -> _Stack | N
 
 
 def _statistics(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """Return the running mean and variance of a norm."""
     return cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
 
 
 def _absorb(norm: _BatchNorm, scale: float) -> None:
-    """What comes in is `scale` times as large, and what goes out stays the same.
+    """Adapt a norm to an input that is `scale` times as large, so that its output stays the same.
 
-    The small number that a norm adds to a variance does not grow with it: its weight makes up for that.
+    The constant `eps` that a norm adds to the variance does not grow with it; the weight of the norm
+    compensates for that.
     """
     mean, var = _statistics(norm)
     wide = _precise(var)
@@ -156,19 +197,20 @@ def _absorb(norm: _BatchNorm, scale: float) -> None:
 
 
 def _precise(values: Tensor) -> Tensor:
-    """On the CPU: some devices have no double precision."""
+    """Return values in double precision on the CPU, because some devices lack double precision."""
     return values.detach().cpu().double()
 
 
 def _multiply(values: Iterable[Tensor], factor: float) -> None:
+    """Multiply tensors in place."""
     for value in values:
         value.mul_(factor)
 
 
 def _extreme(inputs: Any) -> Iterator[Any]:
-    """Inputs that drive every activation far out, where one that saturates or clamps shows.
+    """Yield inputs so large that activations which saturate or clamp become visible.
 
-    Half precision cannot hold them.
+    Half precision cannot represent them, so there are none for it.
     """
     if inputs.x is not None and inputs.x.dtype in (torch.float32, torch.float64):
         large = copy.copy(inputs)
@@ -177,11 +219,13 @@ def _extreme(inputs: Any) -> Iterator[Any]:
 
 
 def _scores(model: nn.Module, inputs: Any, forward: Forward | None) -> Tensor:
+    """Return the scores of a model in evaluation mode."""
     with evaluation_mode(model):
         return observe(model, inputs, None, forward).scores
 
 
 def _agree(before: Tensor, after: Tensor) -> bool:
+    """Return whether scores agree up to `TOLERANCE` and rounding."""
     rounding = 32 * torch.finfo(before.dtype).eps
     before, after = _precise(before), _precise(after)
     spread = (before - before.mean(0)).abs().max()
@@ -190,7 +234,7 @@ def _agree(before: Tensor, after: Tensor) -> bool:
 
 @contextmanager
 def _restored(model: nn.Module) -> Iterator[Any]:
-    """A block that leaves all of a model or nothing changed; it is given what undoes its changes."""
+    """Restore a model if the block raises an error; the yielded function restores it on request."""
     held = [(value, value.clone()) for value in chain(model.parameters(), model.buffers())]
 
     def restore() -> None:

@@ -1,1 +1,1 @@
-"""Ask a suspect and read one answer per graph from its replies."""
+"""Query a suspect and compute one answer per graph from its replies."""

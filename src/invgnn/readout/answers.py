@@ -1,4 +1,4 @@
-"""One answer per question, and how many questions the suspect refused."""
+"""One answer per question, and the number of questions that the suspect refused."""
 
 from __future__ import annotations
 
@@ -13,22 +13,31 @@ from invgnn.errors import SuspectError
 from invgnn.readout.reading import Reading, standardise
 
 DIGITS = 40
-"""Binary digits that an answer keeps, counted from the largest answer."""
+"""Number of binary digits that an answer keeps, relative to the largest answer."""
 LEAST_ALIKE = 8
-"""How many equal answers it takes for them to count as a constant reply: task graphs may occur twice."""
+"""Smallest number of equal answers that count as a constant reply; task graphs may occur twice."""
 REPEATS = 0.1
-"""The largest share of answers, the commonest aside, that may repeat another for repeats to count."""
+"""Equal answers count as refusals only if at most this share of the other answers are repeats."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
     """One number per carrier and per ordinary input, and how many of them the suspect refused.
 
-    Where answers hardly ever repeat, `alike` counts those that equal the commonest answer to the last bit:
-    a suspect that gives a constant instead of an answer refuses too.
+    A refused answer is replaced by the median of the others. If answers hardly ever repeat, those that
+    equal the most frequent answer to the last bit are counted too, because a suspect that returns a
+    constant instead of an answer also refuses.
 
-    A refused answer stands at the median of the others: the choice looks at the answers alone, never at the
-    bits, so the null stays exact.
+    Guarantee: both depend on the answers alone and never on the bits, so the null stays exact.
+
+    Attributes:
+        reading: Where the suspect was read.
+        carriers: Answers on carriers.
+        ordinary: Answers on ordinary inputs.
+        refused_carriers: Number of refused answers on carriers.
+        refused_ordinary: Number of refused answers on ordinary inputs.
+        alike_carriers: Number of answers on carriers that equal the most frequent answer.
+        alike_ordinary: Number of answers on ordinary inputs that equal the most frequent answer.
     """
 
     reading: Reading
@@ -40,22 +49,31 @@ class Answers:
     alike_ordinary: int = 0
 
     @classmethod
-    def of(cls, reading: Reading, said: NDArray[np.float64], m: int) -> Answers:
-        """Return the answers, the first m of them on carriers; NaN and infinite ones were refused."""
-        said = rounded(said)
-        refused = ~np.isfinite(said)
+    def of(cls, reading: Reading, values: NDArray[np.float64], m: int) -> Answers:
+        """Build the answers of one reading; NaN and infinite values count as refused.
+
+        Args:
+            reading: Where the suspect was read.
+            values: One number per question.
+            m: Number of carriers, which come first.
+
+        Raises:
+            SuspectError: If no answer on an ordinary input is finite.
+        """
+        values = rounded(values)
+        refused = ~np.isfinite(values)
         if refused[m:].all():
             raise SuspectError(
-                f"the suspect gives no finite answer on any of {len(said) - m} ordinary inputs",
-                "a suspect must give finite scores; nothing can be read from these",
+                f"the suspect returned no finite answer on any of {len(values) - m} ordinary inputs",
+                "query a suspect that returns finite scores",
             )
-        held, alike = without_gaps(said), _alike(said)
+        held, alike = without_gaps(values), _alike(values)
         counts = [int(part.sum()) for one in (refused, alike) for part in (one[:m], one[m:])]
         return cls(reading, held[:m], held[m:], *counts)
 
     @property
     def queries(self) -> int:
-        """How many graphs the suspect was asked about."""
+        """The number of graphs that the suspect was queried with."""
         return len(self.carriers) + len(self.ordinary)
 
     @property
@@ -68,9 +86,9 @@ class Answers:
 
 
 def rounded(answers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return answers rounded to 2^-40 of the largest, so that ties do not depend on a processor's rounding.
+    """Round answers to 2^-40 of the largest, so that ties do not depend on the rounding of a processor.
 
-    Guarantee: the rounding looks at the answers alone, never at the bits, so the null stays exact.
+    Guarantee: the rounding depends on the answers alone and never on the bits, so the null stays exact.
     """
     largest = float(
         np.abs(answers, where=np.isfinite(answers), out=np.zeros_like(answers)).max(initial=0.0)
@@ -81,27 +99,28 @@ def rounded(answers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.round(answers / unit) * unit)
 
 
-def _alike(said: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which answers are the commonest one, if it occurs often and others hardly ever repeat.
+def _alike(answers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which answers equal the most frequent one, if it is frequent and others hardly ever repeat.
 
-    Carriers and ordinary inputs count alike in this, so a test of which of them are refused stays exact.
+    Carriers and ordinary inputs are treated in the same way, so a test of which of them are refused stays
+    exact.
     """
-    values, counts = np.unique(said[np.isfinite(said)], return_counts=True)
+    values, counts = np.unique(answers[np.isfinite(answers)], return_counts=True)
     if not len(counts) or counts.max() < LEAST_ALIKE:
-        return np.zeros(len(said), dtype=bool)
+        return np.zeros(len(answers), dtype=bool)
     others = np.delete(counts, counts.argmax())
     if others.sum() > (1 + REPEATS) * len(others):
-        return np.zeros(len(said), dtype=bool)
-    return np.asarray(said == values[counts.argmax()])
+        return np.zeros(len(answers), dtype=bool)
+    return np.asarray(answers == values[counts.argmax()])
 
 
 def without_gaps(answers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return answers with NaN and infinite ones at the median of the others; all are 0 if none is finite.
+    """Replace NaN and infinite answers by the median of the others; all are 0 if none is finite.
 
-    Guarantee: the choice looks at the answers alone, never at the bits, so the null stays exact.
+    Guarantee: the choice depends on the answers alone and never on the bits, so the null stays exact.
     """
     gaps = ~np.isfinite(answers)
     if gaps.all():
         return np.zeros_like(answers)
-    # the lower median, itself an answer: labels stay labels
+    # the lower median is itself an answer, so labels stay labels
     return np.where(gaps, np.quantile(answers[~gaps], 0.5, method="lower"), answers)

@@ -1,4 +1,4 @@
-"""Asking a suspect: its replies to every question, whatever it is and however it replies."""
+"""Query a suspect of any kind and collect its replies to all questions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from invgnn.readout.replies import Replies
 from invgnn.readout.scores import _array, _filled
 
 Suspect = nn.Module | Callable[[Any], Any]
+"""A module, or a function that maps a PyG batch to scores."""
 
 CHUNK = 1024
-"""How many graphs are asked about in one call."""
+"""Number of graphs per call."""
 PATIENCE = 64
-"""How many calls may fail in a row, from the first on, before the suspect counts as broken."""
+"""Number of failed calls, before the first success, after which the suspect counts as broken."""
 
 
 def ask(
@@ -37,13 +38,24 @@ def ask(
     forward: Forward | None = None,
     chunk: int = CHUNK,
 ) -> Replies:
-    """Ask a suspect about every graph, in the order given, once for all readings; nothing of it changes.
+    """Query a suspect with every graph, in the order given, once for all readings.
 
-    A call that fails is repeated with half the graphs, down to single ones: what is refused alone counts as
-    refused. Of a data-parallel wrapper the model inside is asked, so one process may read alone.
+    The suspect is not changed. A call that fails is repeated with half of the graphs, down to single
+    graphs; a graph that fails alone counts as refused. Of a data-parallel wrapper the module inside is
+    queried, so that one process may read alone.
+
+    Args:
+        suspect: A module or a function that maps a PyG batch to scores.
+        graphs: The questions.
+        readings: Where the suspect will be read.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+        chunk: Number of graphs per call.
+
+    Returns:
+        The replies.
 
     Raises:
-        SuspectError: If it cannot be called at all, or nothing it returns are scores.
+        SuspectError: If the suspect cannot be called at all, or never returns scores.
     """
     caller = _Caller(suspect, readings, forward)
     parts = _in_parts(
@@ -55,9 +67,9 @@ def ask(
 
 
 def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tuple[Ints, _Reply]]:
-    """What a call returns on numbers 0..count-1, in parts; a part that fails is halved, down to singles.
+    """Call a function on the numbers 0..count-1 in chunks; a chunk that fails is split in half.
 
-    The first halves come first, so a suspect that refuses some questions soon answers another.
+    First halves come first, so that a suspect which refuses only some questions soon answers another one.
     """
     todo = deque(np.arange(start, min(start + chunk, count)) for start in range(0, count, chunk))
     parts: list[tuple[Ints, _Reply]] = []
@@ -66,7 +78,7 @@ def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tu
         chosen = todo.popleft()
         try:
             parts.append((chosen, call(chosen)))
-        except (Exception, SystemExit) as error:  # whatever a stranger's model or endpoint raises
+        except (Exception, SystemExit) as error:  # a foreign model or endpoint may raise anything
             failed, first = failed + 1, first or error
             if len(chosen) > 1:
                 todo.extendleft(np.array_split(chosen, 2)[::-1])
@@ -85,20 +97,29 @@ def answers_on(
     forward: Forward | None = None,
     chunk: int = CHUNK,
 ) -> NDArray[np.float64]:
-    """Return a suspect's answer on every graph, its columns taken as they come."""
+    """Return the answer of a suspect on every graph, with its columns in their given order.
+
+    Args:
+        suspect: A module or a function that maps a PyG batch to scores.
+        graphs: The questions.
+        reading: Where to read the suspect.
+        direction: The secret's vectors.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+        chunk: Number of graphs per call.
+    """
     return without_gaps(ask(suspect, graphs, [reading], forward, chunk).answers(reading, direction))
 
 
 def scores_on(
     suspect: Suspect, inputs: Sequence[Any], forward: Forward | None = None, chunk: int = CHUNK
 ) -> Tensor:
-    """Return a suspect's scores on task inputs, in double precision on the CPU, NaN where it refuses.
+    """Return the scores of a suspect on task inputs, in double precision on the CPU, NaN if refused.
 
     Args:
-        suspect: A module or a function.
-        inputs: PyG graphs, of which each has one row of scores, or one graph with a row for every node.
-        forward: How to call an unusual model.
-        chunk: How many graphs are asked about in one call.
+        suspect: A module or a function that maps a PyG batch to scores.
+        inputs: PyG graphs with one row of scores each, or a single graph with one row per node.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
+        chunk: Number of graphs per call.
 
     Raises:
         SuspectError: If the suspect answers none of them.
@@ -124,7 +145,7 @@ _Reply = TypeVar("_Reply")
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The reply of one call; scores may still be label names."""
+    """The reply to one call. Scores may still be label names."""
 
     scores: NDArray[Any]
     embeddings: Tensor | None
@@ -132,7 +153,7 @@ class _Part:
 
 
 class _Caller:
-    """One way to call a suspect, and what could not be read on the way."""
+    """Calls a suspect and records which access levels cannot be read."""
 
     def __init__(self, suspect: Suspect, readings: Sequence[Reading], forward: Forward | None) -> None:
         suspect = unwrap(suspect) if isinstance(suspect, nn.Module) else suspect
@@ -152,12 +173,13 @@ class _Caller:
             self.layer = None
 
     def _hide(self, why: Callable[[str], str]) -> None:
+        """Record that no hidden layer can be read, and why."""
         advice = "use access='logits' or 'labels', or pass the model itself"
         self.failures |= {name: SuspectError(why(name), advice) for name in self.hidden}
         self.layer = None
 
     def __call__(self, graphs: Graphs) -> _Part:
-        """Ask about some graphs."""
+        """Query the suspect with some graphs."""
         batch = to_batch(graphs, self.like)
         if not isinstance(self.suspect, nn.Module):
             return _Part(self._scores(self.suspect(batch), graphs), None, None)
@@ -170,53 +192,57 @@ class _Caller:
         here = None if embeddings is None else embeddings.cpu().double()
         return _Part(self._scores(seen.scores, graphs), here, perceived)
 
-    def _scores(self, said: Any, graphs: Graphs) -> NDArray[Any]:
-        return _array(said, {len(graphs), graphs.num_nodes}, len(graphs) == 1)
+    def _scores(self, reply: Any, graphs: Graphs) -> NDArray[Any]:
+        """Return the scores in a reply, with one row per graph or per node."""
+        return _array(reply, {len(graphs), graphs.num_nodes}, len(graphs) == 1)
 
     def _perceive(self, seen: Observation) -> Tensor | None:
-        """The answers of the paper's head; one that does not fit its model leaves the other levels."""
+        """Return the answers of the paper's head, or None if it fails; other levels stay readable."""
         try:
             return answer(seen, Reading("perception"), _nothing, self.suspect).cpu().double()
-        except Exception as error:  # the head is the suspect's own code too
+        except Exception as error:  # the head is foreign code too
             why = f"the perception head failed: {error}"
-            self.failures["perception"] = SuspectError(why, "read it at another declared level")
+            self.failures["perception"] = SuspectError(
+                why, "read the suspect at another declared access level"
+            )
             return None
 
     def _observe(self, model: nn.Module, batch: Any) -> Observation:
-        """One pass; a layer that cannot be watched leaves the scores."""
+        """Run one forward pass; if the layer cannot be observed, the scores can still be read."""
         try:
             seen = observe(model, batch, self.layer, self.forward)
             if self.layer is not None:
-                _ = seen.embeddings  # kept there; refuses rows that are neither graphs nor nodes
+                _ = seen.embeddings  # computed once; raises an error if rows are neither graphs nor nodes
             return seen
         except SuspectError as error:
             if self.layer is None:
                 raise
-            seen = observe(model, batch, None, self.forward)  # if this fails too, so does the suspect
+            seen = observe(model, batch, None, self.forward)  # if this fails too, the call has failed
             self.failures |= dict.fromkeys(self.hidden, error)
             self.layer = None
             return seen
 
     def on(self, batch: Any, rows: int) -> NDArray[Any]:
-        """The reply to a batch that is at hand, which has so many rows."""
+        """Return the reply to a batch that has this many rows of scores."""
         if isinstance(self.suspect, nn.Module):
             batch = batch if self.like is None else placed(batch, self.like)
             with evaluation_mode(self.suspect), torch.no_grad():
-                said: Any = observe(self.suspect, batch, None, self.forward).scores
+                reply: Any = observe(self.suspect, batch, None, self.forward).scores
         else:
-            said = self.suspect(batch)
-        return _array(said, {rows}, rows == 1)
+            reply = self.suspect(batch)
+        return _array(reply, {rows}, rows == 1)
 
 
 def _nothing(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
-    raise AssertionError("a head is read without a direction")
+    """Raise an error, because a head is read without a direction."""
+    raise AssertionError("a perception head is read without a direction")
 
 
 # -- all calls together ----------------------------------------------------------------------------
 
 
 def _joined(graphs: Graphs, parts: list[tuple[Ints, _Part]], caller: _Caller) -> Replies:
-    """The replies of all calls, in the order of the questions; rows that nobody gave are NaN."""
+    """Return the replies of all calls in the order of the questions; missing rows are NaN."""
     forms = Counter(len(part.scores) != len(chosen) for chosen, part in parts for _ in chosen)
     by_node = forms[True] > forms[False]
     rows = graphs.num_nodes if by_node else len(graphs)
@@ -237,7 +263,7 @@ def _joined(graphs: Graphs, parts: list[tuple[Ints, _Part]], caller: _Caller) ->
 def _stacked(
     graphs: Graphs, parts: list[tuple[Ints, _Part]], pick: Callable[[_Part], Tensor | None]
 ) -> Tensor | None:
-    """One tensor of what every call gave, NaN where none did; None unless all of them gave it."""
+    """Return one tensor of a part of all replies, NaN for refused graphs; None unless every call has it."""
     given = [(chosen, pick(part)) for chosen, part in parts]
     found = [(chosen, value) for chosen, value in given if value is not None]
     if len(found) < len(given) or not found:

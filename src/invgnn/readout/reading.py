@@ -1,4 +1,7 @@
-"""From what a model shows to one answer per graph: four levels of access, and never the bits."""
+"""Compute one answer per graph from the output of a model, at four levels of access.
+
+Answers never depend on the secret bits.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,39 @@ from invgnn.errors import ParameterError, SuspectError
 from invgnn.nn.observation import PROBABILITY_FLOOR, Observation, full, log_scores, pool
 
 Access = Literal["perception", "embedding", "logits", "labels"]
+"""The levels of access to a suspect."""
 Feature = Literal["projection", "confidence"]
+"""The features that can be read from logits."""
 
 LAYER = re.compile(r"[\w.\-]{1,200}(:\w{0,8})?")
-"""Names of modules; they stand in verdicts and pages, so nothing else is let through."""
+"""Names of modules. They appear in verdicts and pages, so no other text is accepted."""
 MOST_CLASSES = 65_536
+"""Largest number of classes."""
 
 
 class Direction(Protocol):
-    """Gives the secret's ±1 vector for an access level and a width, placed as `like` is."""
+    """A function that returns the secret ±1 vector of an access level and a width.
 
-    def __call__(self, access: str, width: int, like: Tensor | None = None, /) -> Tensor: ...
+    The vector has the device and the precision of `like`.
+    """
+
+    def __call__(self, access: str, width: int, like: Tensor | None = None, /) -> Tensor:
+        """Return the vector."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Where a suspect is read, fixed before anybody looks.
+    """Where a suspect is read, declared before its answers are known.
 
-    access   what the suspect gives: `perception`, `embedding`, `logits` or `labels`
-    layer    for `embedding` and `perception`: a module's name (its output), `"name:in"` (its input),
-             or `"auto"`: the input of the last layer with weights that the model calls
-    feature  for `logits`: the secret's `projection` of the scores, or the top class's `confidence`
-    classes  for `labels`: how many there are, since a suspect may return bare label numbers
+    Attributes:
+        access: What the suspect provides: `perception`, `embedding`, `logits` or `labels`.
+        layer: For `embedding` and `perception`: the name of a module (its output), `"name:in"` (its input),
+            or `"auto"`: the input of the last layer with weights that the model calls.
+        feature: For `logits`: the secret `projection` of the scores, or the `confidence` of the top class.
+        classes: For `labels`: the number of classes, because a suspect may return label numbers only.
+
+    Raises:
+        ParameterError: If a field is invalid.
     """
 
     access: Access = "embedding"
@@ -52,7 +66,7 @@ class Reading:
         if type(self.layer) is not str or not LAYER.fullmatch(self.layer):
             raise ParameterError(
                 "the layer is not the name of a module",
-                "name it as model.named_modules() does, e.g. 'encoder.2', or use 'auto'",
+                "use a name from model.named_modules(), such as 'encoder.2', or 'auto'",
             )
         if ":" in self.layer and self.layer.partition(":")[2] != "in":
             raise ParameterError(
@@ -62,13 +76,13 @@ class Reading:
             check_whole("classes", self.classes, 1, MOST_CLASSES)
         if self.access == "labels" and (self.classes is None or self.classes < 2):
             raise ParameterError(
-                f"labels of {self.classes or 'how many'} classes cannot be read",
+                f"labels need at least 2 classes, but classes is {self.classes}",
                 "pass classes=, the number of classes of the task",
             )
 
     @property
     def hidden(self) -> bool:
-        """Whether this reading needs to see inside the model."""
+        """Whether this reading needs a hidden layer of the model."""
         return self.access in {"perception", "embedding"}
 
     @property
@@ -78,10 +92,10 @@ class Reading:
 
     @classmethod
     def recall(cls, record: dict[str, Any]) -> Reading:
-        """Return the reading of a record.
+        """Return the reading of a record that `record` returned.
 
         Raises:
-            ParameterError: If the record is not exactly what `record` writes for some reading.
+            ParameterError: If the record is not exactly what `record` returns for some reading.
         """
         if not set(record) <= {"access", "layer", "feature", "classes"}:
             raise ParameterError("a reading has unknown fields", "draw the mark anew")
@@ -91,7 +105,10 @@ class Reading:
         return found
 
     def record(self) -> dict[str, Any]:
-        """The reading as plain values, for context and report."""
+        """Return the fields that matter at this access level, as plain values for context and report.
+
+        Changing this breaks every mark in the field; golden vectors in the tests guard it.
+        """
         kept: dict[str, Any] = {"access": self.access}
         if self.hidden:
             kept["layer"] = self.layer
@@ -103,9 +120,21 @@ class Reading:
 
 
 def answer(seen: Observation, reading: Reading, direction: Direction, model: Any = None) -> Tensor:
-    """The answer of every graph in a batch, differentiable (for `labels`: the log-odds behind it).
+    """Compute the answer of every graph in a batch, differentiably (for `labels`: the log-odds).
 
     Guarantee: depends on the suspect and on the secret's `projection` stream only, never on the bits.
+
+    Args:
+        seen: The result of a forward pass.
+        reading: Where to read.
+        direction: The secret's vectors.
+        model: The model, needed for `perception` only.
+
+    Returns:
+        One number per graph.
+
+    Raises:
+        SuspectError: If the model cannot be read there.
     """
     if reading.access == "perception":
         head, rows = head_of(model), pooled(seen, reading)
@@ -118,31 +147,44 @@ def answer(seen: Observation, reading: Reading, direction: Direction, model: Any
     rows = pooled(seen, reading)
     width = rows.shape[1]
     signs = direction(reading.access, width, rows)
-    if reading.access == "logits" and width % 2:  # orthogonal to 1: logits and log-probabilities read alike
+    if reading.access == "logits" and width % 2:
+        # Orthogonal to 1: logits and log-probabilities give equal answers.
         signs = signs - signs.mean()
     with _uncast(rows):
         return torch.mv(rows, signs).div(float(width) ** 0.5)
 
 
 def _uncast(like: Tensor) -> AbstractContextManager[Any]:
-    """A block in which autocast does not halve what is computed from a model's output."""
+    """Return a context in which autocast does not reduce the precision of computations on an output."""
     place = like.device.type
     halved = is_autocast_available(place) and torch.is_autocast_enabled(place)
     return torch.autocast(place, enabled=False) if halved else nullcontext()
 
 
 def pooled(seen: Observation, reading: Reading) -> Tensor:
-    """One row per graph: its embedding, or its log-probabilities."""
+    """Return one row per graph: its embedding, or its log-probabilities.
+
+    Args:
+        seen: The result of a forward pass.
+        reading: Where to read.
+    """
     return seen.embeddings if reading.hidden else seen.log_probabilities
 
 
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
-    """The standard deviation of the answers of some graphs along a random direction, without gradient."""
+    """Return the standard deviation of answers along a random direction, without gradient.
+
+    Args:
+        seen: The result of a forward pass.
+        reading: Where to read.
+        rows: The graphs to use.
+    """
     values = pooled(seen, reading).detach()[rows]
     return torch.as_tensor(torch.linalg.vector_norm(values - values.mean(0)) / math.sqrt(values.numel()))
 
 
 def _label_odds(seen: Observation, direction: Direction) -> Tensor:
+    """Return the log-odds that the label lies in the secret half of the classes."""
     logs = log_scores(seen.scores).log_softmax(-1)
     chosen = (direction("labels", logs.shape[1]) > 0).to(logs.device)
     odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
@@ -150,13 +192,21 @@ def _label_odds(seen: Observation, direction: Direction) -> Tensor:
 
 
 def _confidence(seen: Observation) -> Tensor:
+    """Return the log-odds of the top class."""
     top = log_scores(seen.scores).log_softmax(-1).max(-1).values
     odds = top - torch.log1p(-top.exp().clamp(max=1 - PROBABILITY_FLOOR))
     return pool(odds, seen.batch).view(-1)
 
 
 def label_answer(seen: Observation, direction: Direction) -> Tensor:
-    """1 where the top label (for nodes: the majority's) is in the secret's half of the classes."""
+    """Return 1 for graphs whose top label is in the secret half of the classes, else 0.
+
+    For node scores, the label of a graph is that of the majority of its nodes.
+
+    Args:
+        seen: The result of a forward pass.
+        direction: The secret's vectors.
+    """
     scores = log_scores(seen.scores)
     classes = scores.shape[1]
     votes = nn.functional.one_hot(scores.argmax(-1), classes).float()
@@ -165,7 +215,11 @@ def label_answer(seen: Observation, direction: Direction) -> Tensor:
 
 
 def head_of(model: Any) -> nn.Module:
-    """The head inside a model that carries one."""
+    """Return the perception head of a model.
+
+    Raises:
+        SuspectError: If the model has none.
+    """
     head = getattr(model, "perception", None)
     if not isinstance(head, nn.Module):
         raise SuspectError(
@@ -176,15 +230,20 @@ def head_of(model: Any) -> nn.Module:
 
 
 NATURAL_SHARE = 0.25
-"""Least spread that answers are measured by, as a share of the spread along a random direction."""
+"""Smallest spread used by `standardise`, as a share of the spread along a random direction."""
 
 
 def standardise(answers: Tensor, ordinary: Tensor, natural: Tensor | float = 0.0) -> Tensor:
-    """Answers in standard deviations from the model's own ordinary answers.
+    """Return answers in standard deviations from the model's own ordinary answers.
 
-    Differentiable in both, so moving or stretching all answers together gains nothing and the loss
-    cannot drive embeddings away; the `natural` spread along other directions is a floor, so shrinking
-    the spread along this one gains nothing either.
+    The result is differentiable in both arguments: shifting or scaling all answers together has no effect,
+    and the loss cannot move embeddings away. The `natural` spread along other directions sets a lower
+    limit, so reducing the spread along this direction has no effect either.
+
+    Args:
+        answers: Answers on carriers.
+        ordinary: Answers on ordinary inputs.
+        natural: Spread of answers along a random direction.
     """
     spread, mean = torch.std_mean(ordinary, correction=0)
     with torch.no_grad():

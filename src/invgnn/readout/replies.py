@@ -1,4 +1,4 @@
-"""What a suspect returned on every question, and how its columns are read."""
+"""The replies of a suspect to all questions, and the columns from which they are read."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from invgnn.readout.reading import Direction, Reading, answer, label_answer
 
 @dataclass(frozen=True, eq=False)
 class Replies:
-    """What a suspect returned on every question, before any reading.
+    """The replies of a suspect to all questions, before any reading.
 
     Attributes:
         graphs: The questions, in the order in which they were asked.
-        scores: Scores in double precision on the CPU, a row per graph or per node, NaN where refused.
-        embeddings: The watched layer, a row per graph.
+        scores: Scores in double precision on the CPU, one row per graph or per node, NaN if refused.
+        embeddings: The observed layer, one row per graph.
         perceived: Answers of the paper's head, one per graph.
         failures: Access levels that cannot be read, and why.
-        labels: The class of every row of the scores, -1 where it is unknown; None without labels.
-        classes: How many classes the task has, if known.
+        labels: The class of every row of the scores, -1 if unknown; None without labels.
+        classes: Number of classes of the task, if known.
     """
 
     graphs: Graphs
@@ -42,21 +42,28 @@ class Replies:
     classes: int | None = None
 
     def labelled(self, labels: Ints | None, classes: int | None) -> Replies:
-        """Return the replies with the classes of the questions, where these fit the rows of the scores."""
+        """Return the replies with the classes of the questions, if these fit the rows of the scores.
+
+        Args:
+            labels: The class of every graph or node, -1 if unknown; None without labels.
+            classes: Number of classes of the task, if known.
+        """
         if labels is None or classes is None:
             return replace(self, classes=classes)
-        if len(labels) == len(self.graphs) < len(self.scores):  # a class per graph, scores per node
+        if (
+            len(labels) == len(self.graphs) < len(self.scores)
+        ):  # one class per graph, one row of scores per node
             labels = np.repeat(labels, self.graphs.sizes)
         return replace(self, labels=labels if len(labels) == len(self.scores) else None, classes=classes)
 
     @cached_property
     def logs(self) -> Tensor:
-        """The scores as log-probabilities, whatever they came as."""
+        """The scores as log-probabilities, whatever their original form."""
         return log_scores(self.scores).log_softmax(-1)
 
     @cached_property
     def alignments(self) -> tuple[Columns, ...]:
-        """The ways to read the columns: as they come and, where that differs, as the labels assign them."""
+        """The ways to read the columns: in their given order and, if different, as labels assign them."""
         width = self.logs.shape[1]
         if self.classes is None:
             return (tuple(range(width)),)
@@ -69,12 +76,12 @@ class Replies:
     def answers(
         self, reading: Reading, direction: Direction, columns: Sequence[int] | None = None
     ) -> NDArray[np.float64]:
-        """Return one answer per question, NaN where the suspect refused it.
+        """Return one answer per question, NaN if the suspect refused it.
 
         Args:
             reading: Where to read.
             direction: The secret's vectors.
-            columns: Which column is which class; by default as they come.
+            columns: The column of every class; by default in their given order.
 
         Raises:
             SuspectError: If the suspect cannot be read there.
@@ -86,12 +93,12 @@ class Replies:
         batch = to_batch(self.graphs)
         logs = select(self.logs, self.alignments[0] if columns is None else columns)
         seen = Observation(logs, self.embeddings, batch)
-        said = (
+        found = (
             label_answer(seen, direction)
             if reading.access == "labels"
             else answer(seen, reading, direction)
         )
         if not reading.hidden:
             void = ~torch.isfinite(self.scores).all(-1)
-            said = said.masked_fill(pool(void.to(said), batch).view(-1) > 0, torch.nan)
-        return np.asarray(said.double().numpy(), dtype=np.float64)
+            found = found.masked_fill(pool(void.to(found), batch).view(-1) > 0, torch.nan)
+        return np.asarray(found.double().numpy(), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Portion whatever a suspect returned into an array of scores."""
+"""Convert the replies of a suspect, in whatever form, into an array of scores."""
 
 from __future__ import annotations
 
@@ -15,37 +15,43 @@ from invgnn.graphs.disjoint_union import Ints
 from invgnn.nn.observation import full
 
 GAP = 14.0
-"""How far below all others, in nats, a score counts that is minus infinity or missing."""
-
-
+"""Scores that are missing or minus infinity are placed this far, in nats, below all others."""
 HUGE, TINY = 1e6, 1e-4
-"""Scores beyond the one, or with differences below the other, are scaled."""
-
-
+"""Scores above the first, or with differences below the second, are scaled."""
 MOST_COLUMNS = 8192
+"""Largest number of columns of scores."""
+MOST_LABELS = 1024
+"""Integers below this count as class numbers, others as names of classes."""
 
 
 def _plain(value: Any) -> NDArray[Any]:
-    """A reply as an array on the CPU: floats, or whole numbers or text that name labels."""
+    """Return a reply as an array on the CPU: floats, or integers or text that name labels."""
     if isinstance(value, tuple | dict):
         kind, pick = type(value).__name__, '["scores"]' if isinstance(value, dict) else "[0]"
-        raise SuspectError(f"the suspect returned a {kind}", f"return the scores alone: result{pick}")
+        raise SuspectError(
+            f"the suspect returned a {kind}, expected an array of scores",
+            f"return the scores only: result{pick}",
+        )
     if isinstance(value, Tensor):
         value = full(value.detach()).cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
     try:
         found = np.array(value)
     except (TypeError, ValueError) as error:
-        raise SuspectError(f"the suspect returned no array: {error}", "return scores") from error
+        raise SuspectError(
+            f"the suspect returned no array: {error}", "return one array of scores"
+        ) from error
     if found.dtype.kind not in "fiubUS":
-        raise SuspectError(f"the suspect returned an array of {found.dtype}", "return scores or labels")
+        raise SuspectError(
+            f"the suspect returned an array of type {found.dtype}", "return scores or labels"
+        )
     return found
 
 
 def _array(value: Any, rows: set[int], single: bool) -> NDArray[Any]:
-    """A reply with one of these numbers of rows; labels as one column."""
+    """Return a reply as an array with one of these numbers of rows; labels become one column."""
     found = _plain(value)
     if found.ndim == 1 and single and found.dtype.kind == "f" and len(found) not in rows:
-        found = found[None]  # an endpoint that drops the batch dimension of a single graph
+        found = found[None]  # an endpoint may drop the batch dimension of a single graph
     if found.ndim == 3 and found.shape[1] == 1:
         found = found[:, 0]
     if found.ndim == 1:
@@ -54,15 +60,15 @@ def _array(value: Any, rows: set[int], single: bool) -> NDArray[Any]:
         wanted = " or ".join(map(str, sorted(rows)))
         raise SuspectError(
             f"the suspect returned an array of shape {found.shape}, not {wanted} rows",
-            "a suspect returns one row per graph, or one row per node for node tasks",
+            "a suspect must return one row per graph, or one row per node for node tasks",
         )
     if found.dtype.kind != "f" and found.shape[1] > 1:
-        found = found.astype(np.float64)  # counts of votes, say
+        found = found.astype(np.float64)  # for example counts of votes
     return found
 
 
 def _filled(rows: int, parts: list[tuple[Ints, NDArray[Any]]]) -> Tensor:
-    """Scores of all calls, NaN where none gave any, or gave other columns than most did."""
+    """Return the scores of all calls; rows without a reply, or with a minority format, are NaN."""
     forms = Counter(scores.dtype.kind == "f" for chosen, scores in parts for _ in chosen)
     floats = forms[True] >= forms[False]
     held = [(chosen, scores) for chosen, scores in parts if (scores.dtype.kind == "f") == floats]
@@ -82,7 +88,7 @@ def _filled(rows: int, parts: list[tuple[Ints, NDArray[Any]]]) -> Tensor:
 
 
 def _are_labels(column: NDArray[np.float64]) -> bool:
-    """Whether one column of floats holds the numbers of classes: three or more different whole numbers."""
+    """Return whether a column of floats holds class numbers: at least three different integers."""
     values = np.unique(column[np.isfinite(column)])
     return 3 <= len(values) <= MOST_LABELS and bool((values == values.round()).all())
 
@@ -90,10 +96,10 @@ def _are_labels(column: NDArray[np.float64]) -> bool:
 def tidy(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores that can be computed with, whatever their size; rows without any score are NaN.
 
-    A column without any score, and scores of minus infinity, say that a class is out of the question.
-    Scores so large or so close together that doubles would lose their differences are scaled, all by one
-    factor.
-    All of this looks at the scores alone.
+    A column without any score, and scores of minus infinity, exclude a class. Scores so large or so close
+    together that doubles would lose their differences are scaled, all by one factor.
+
+    Guarantee: all of this depends on the scores alone.
     """
     finite = np.isfinite(scores)
     void = ~finite.any(1) | (np.isnan(scores) & ~np.isnan(scores).all(0)).any(1)
@@ -112,7 +118,7 @@ def tidy(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _one_hot(names: NDArray[Any]) -> NDArray[np.float64]:
-    """Label names as rows with a single one; numbers from 0 up keep their places, others are sorted."""
+    """Return label names as one-hot rows; class numbers keep their positions, other names are sorted."""
     column = names.reshape(len(names))
     void = np.array([name is None for name in column])
     known = np.array([str(name) if isinstance(name, str | bytes) else int(name) for name in column[~void]])
@@ -125,7 +131,3 @@ def _one_hot(names: NDArray[Any]) -> NDArray[np.float64]:
     out[~void] = 0.0
     out[np.flatnonzero(~void), place] = 1.0
     return out
-
-
-MOST_LABELS = 1024
-"""Whole numbers below this are taken for the numbers of classes, others for their names."""

@@ -1,1 +1,1 @@
-"""Files: canonical encoding, containers, encryption, atomic writes, tables."""
+"""Files: canonical encoding, containers, encryption, atomic writes and tables of results."""

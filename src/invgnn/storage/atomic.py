@@ -1,4 +1,4 @@
-"""Read and write whole files: atomically, without replacing anything unasked, private on request."""
+"""Read and write whole files: atomic writes, no silent overwriting, private files on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AnyPath = str | os.PathLike[str]
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Return the bytes of a file, concealed: the file may be private.
+    """Return the bytes of a file, concealed because the file may be private.
 
     Raises:
         FileError: If the file does not exist or cannot be read.
@@ -22,34 +22,34 @@ def read_bytes(path: AnyPath) -> bytes:
     try:
         return conceal(Path(path).read_bytes())
     except FileNotFoundError:
-        raise FileError(f"there is no file {path}", "Check the name and the folder.") from None
+        raise FileError(f"there is no file {path}", "Check the file name and the folder.") from None
     except OSError as error:
         what = "is a folder" if Path(path).is_dir() else f"cannot be read ({error.strerror})"
-        raise FileError(f"{path} {what}", "Give a file that you may read.") from None
+        raise FileError(f"{path} {what}", "Pass a file that you are allowed to read.") from None
 
 
 def existing(path: AnyPath) -> ExistingFileError:
-    """Return the error to raise where something exists already."""
-    advice = "Choose another name, or ask for it to be overwritten."
+    """Return the error to raise if something already exists at a path."""
+    advice = "Choose another name, or allow overwriting."
     return ExistingFileError(f"{path} exists already", advice)
 
 
 def write_bytes(path: AnyPath, data: bytes, private: bool, overwrite: bool) -> None:
-    """Write a file, completely or not at all.
+    """Write a file completely or not at all.
 
     Args:
-        path: Where to write it.
+        path: Where to write the file.
         data: Its content.
-        private: Let only the owner read it (mode 0600).
-        overwrite: Replace what exists at `path`.
+        private: Make the file readable by its owner only (mode 0600).
+        overwrite: Replace an existing file at `path`.
 
     Raises:
         ExistingFileError: If something exists at `path` and `overwrite` is false.
-        FileError: If the file cannot be written. Nothing is left behind.
+        FileError: If the file cannot be written. No partial file is left behind.
     """
     data, target = conceal(data), Path(path)
     temp = target.parent / f".invgnn-{secrets.token_hex(8)}.tmp"
-    mode = 0o600 if private else 0o666  # the system takes the umask off
+    mode = 0o600 if private else 0o666  # the operating system applies the umask
     try:
         with open(temp, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
@@ -59,19 +59,19 @@ def write_bytes(path: AnyPath, data: bytes, private: bool, overwrite: bool) -> N
     except FileExistsError:
         raise existing(path) from None
     except OSError as error:
-        advice = "Check that the folder exists, that you may write to it, and that there is room."
+        advice = "Check that the folder exists, that you may write to it, and that the disk is not full."
         raise FileError(f"{path} cannot be written ({error.strerror or error})", advice) from error
     finally:
         temp.unlink(missing_ok=True)
 
 
 def _place(temp: Path, target: Path) -> None:
-    """Move a file to an unused name; raise FileExistsError if it is used, also in a race."""
+    """Move a file to an unused name; raise `FileExistsError` if the name is in use, also in a race."""
     try:
         os.link(temp, target)
     except FileExistsError:
         raise
-    except OSError:  # a file system without hard links: take the name, then fill it
+    except OSError:  # a file system without hard links: reserve the name, then replace it
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             os.replace(temp, target)
@@ -81,5 +81,16 @@ def _place(temp: Path, target: Path) -> None:
 
 
 def write_text(path: AnyPath, text: str, *, overwrite: bool = False, private: bool = False) -> None:
-    """Write a UTF-8 text file, completely or not at all; see `write_bytes` for the arguments and errors."""
+    """Write a UTF-8 text file completely or not at all.
+
+    Args:
+        path: Where to write the file.
+        text: Its content.
+        overwrite: Replace an existing file at `path`.
+        private: Make the file readable by its owner only (mode 0600).
+
+    Raises:
+        ExistingFileError: If something exists at `path` and `overwrite` is false.
+        FileError: If the file cannot be written. No partial file is left behind.
+    """
     write_bytes(path, text.encode(), private, overwrite)

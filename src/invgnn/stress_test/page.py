@@ -1,4 +1,4 @@
-"""write_stress(path, rows): what edits and attacks leave of a mark, on one page that needs nothing else."""
+"""The HTML page of a stress test: what edits and attacks leave of a mark, in one self-contained file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ from invgnn.stress_test.run import RELEASED
 from invgnn.version import __version__
 
 TOLERATED = 0.02
-"""Accuracy that a thief gives up without a thought: two points."""
+"""Loss of accuracy that a thief is assumed to accept: two points."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stress test shows at one reading.
+    """The result of a stress test at one reading.
 
-    shown   changes after which the evidence still reaches the level alpha
-    lost    changes after which it does not
-    cheap   those of the lost that keep the accuracy within two points: the mark is removed for nothing
-    unread  changes after which this reading is impossible
-    there   whether the model as released shows the mark at all
+    Attributes:
+        access: The access level of the reading.
+        shown: Changes after which the evidence still reaches the level alpha.
+        lost: Changes after which it does not.
+        cheap: The lost ones that keep the accuracy within two points: the mark is removed at almost no
+            cost.
+        unread: Changes after which this reading is impossible.
+        there: Whether the released model shows the mark at all.
     """
 
     access: str
@@ -45,17 +48,22 @@ class Outcome:
 
     def __str__(self) -> str:
         if not self.there:
-            return f"at {self.access} the mark does not show as released: nothing is said about removal"
+            return f"at {self.access} the released model does not show the mark: removal cannot be measured"
         total = len(self.shown) + len(self.lost)
         said = f"at {self.access} the mark shows after {len(self.shown)} of {total} changes"
         if self.unread:
-            said += f" ({len(self.unread)} leave nothing to read there)"
+            said += f" ({len(self.unread)} make this reading impossible)"
         free = f"; removed within two points of accuracy by: {'; '.join(self.cheap)}" if self.cheap else ""
         return said + free
 
 
 def outcomes(rows: Sequence[Row], alpha: float = 1e-6) -> list[Outcome]:
-    """Return what the rows show, reading by reading."""
+    """Summarise the rows of a stress test, one outcome per reading.
+
+    Args:
+        rows: The rows, that of the released model first.
+        alpha: Significance level.
+    """
     released, limit = _released(rows), -math.log2(alpha)
     made = [row for row in rows if row.kind != "released" and row.accuracy is not None]
     found = []
@@ -82,13 +90,21 @@ def write_stress(
     command: str = "",
     overwrite: bool = False,
 ) -> Path:
-    """Write a self-contained HTML page of a stress test at `path`, readable by you alone.
+    """Write a self-contained HTML page of a stress test, readable by its owner only.
 
-    rows     of `stress`, that of the released model among them
-    key      of the mark: with a plain key evidence is none, and the page says so
-    command  what gave the rows, for whoever checks it
+    The page tells a thief which attack is effective: do not publish it with the model.
 
-    It tells a thief which attack is worth his while: do not publish it beside the model.
+    Args:
+        path: Where to write the page.
+        rows: The rows of `stress`, that of the released model first.
+        alpha: Significance level.
+        key: Kind of the mark's key. A plain key gives no evidence, and the page says so.
+        title: Title of the page.
+        command: The command that made the rows, for reproduction.
+        overwrite: Whether to replace an existing file.
+
+    Returns:
+        The path.
     """
     text = render(rows, alpha=alpha, key=key, title=title, command=command)
     container.write_text(path, text, overwrite=overwrite, private=True)
@@ -103,7 +119,15 @@ def render(
     title: str = "Stress test",
     command: str = "",
 ) -> str:
-    """Return the page as text; the arguments are those of `write_stress`."""
+    """Return the page as text.
+
+    Args:
+        rows: The rows of `stress`, that of the released model first.
+        alpha: Significance level.
+        key: Kind of the mark's key.
+        title: Title of the page.
+        command: The command that made the rows.
+    """
     released = _released(rows)
     html = (
         environment()
@@ -128,7 +152,13 @@ def render(
 
 
 def draw_tradeoff(rows: Sequence[Row], access: str, alpha: float) -> Markup:
-    """Return evidence left against accuracy left: edits are dots, attacks diamonds, all numbered."""
+    """Draw remaining evidence against remaining accuracy: edits as dots, attacks as diamonds, all numbered.
+
+    Args:
+        rows: The rows.
+        access: The access level of the reading.
+        alpha: Significance level, drawn as a line.
+    """
     placed = [
         (number, row, found)
         for number, row in enumerate(rows)
@@ -152,6 +182,7 @@ def draw_tradeoff(rows: Sequence[Row], access: str, alpha: float) -> Markup:
 
 
 def _point(ax: Axes, number: int, row: Row, evidence: float) -> None:
+    """Draw the point of one row."""
     look = {"released": ("*", INK, 9.0), "edit": ("o", INK, 3.4), "attack": ("D", "none", 4.0)}
     shape, fill, size = look[row.kind]
     edge = WRONG if row.kind == "attack" else INK
@@ -162,9 +193,10 @@ def _point(ax: Axes, number: int, row: Row, evidence: float) -> None:
 
 
 def _released(rows: Sequence[Row]) -> Row:
+    """Return the row of the released model, which must be the first."""
     for row in rows[:1]:
         if row.kind == "released":
             return row
     raise ParameterError(
-        f"the first row is not that of the model {RELEASED}", "pass all rows of `stress`, in their order"
+        f"the first row is not that of the model {RELEASED}", "pass all rows of `stress` in their order"
     )

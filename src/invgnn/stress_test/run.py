@@ -1,4 +1,4 @@
-"""stress(model, mark, task): what every edit and attack leaves of a mark, and of the task, row by row."""
+"""The stress test: apply every edit and attack to a marked model and measure mark and task, row by row."""
 
 from __future__ import annotations
 
@@ -28,17 +28,21 @@ RELEASED = "as released"
 
 
 def every_change(*licensed: nn.Module) -> list[Edit]:
-    """All edits and attacks there are, plug-ins included; collusion if there are other licensed copies."""
+    """Return all edits and attacks, including plug-ins.
+
+    Args:
+        licensed: Other licensed copies of the model; with them, collusion is included.
+    """
     return [*find_edits(), *find_attacks(*licensed)]
 
 
 def knowledge(change: Edit) -> str:
-    """What somebody needs to have for a change, in words."""
+    """Return in words what a change requires."""
     return ", ".join(change.knows) if isinstance(change, Attack) else "the weights, task data"
 
 
 def is_quick(change: Edit) -> bool:
-    """Whether a change needs no training."""
+    """Return whether a change needs no training."""
     return not hasattr(change, "epochs") and all(map(is_quick, getattr(change, "edits", ())))
 
 
@@ -51,12 +55,24 @@ def stress(
     alpha: float = 1e-6,
     skip: Collection[str] = (),
 ) -> Iterator[Row]:
-    """A row for the model as released, then one for every change, each made to the released model.
+    """Yield a row for the released model, then one for every change, each applied to the released model.
 
-    Rows come as they are done; those named in `skip` are left out. Accuracy is that on test data.
+    Rows are yielded as soon as they are computed.
 
-    Guarantee: every evidence is exact for its reading alone. They say how a mark fares, not whose a model
-    is: for a verdict on a suspect use `verify`, which counts what was tried.
+    Guarantee: every evidence value is exact for its reading alone. The rows measure the robustness of a
+    mark; they do not decide who owns a model. For a verdict on a suspect use `verify`, which corrects for
+    the number of tests.
+
+    Args:
+        model: The released model; left unchanged.
+        mark: Its mark.
+        task: Its task; accuracy is measured on its test part.
+        changes: The edits and attacks to apply; by default `every_change()`.
+        alpha: Significance level of the threshold.
+        skip: Names of rows to leave out.
+
+    Raises:
+        DataError: If the mark was drawn from another task.
     """
     laws.check_alpha(alpha)
     _check_task(mark, task)
@@ -69,7 +85,7 @@ def stress(
 
 
 class _Trial:
-    """A released model with its answers, against which changed ones are held."""
+    """A released model with its answers, to which changed models are compared."""
 
     def __init__(self, model: nn.Module, mark: Watermark, task: Task, alpha: float) -> None:
         self.model, self.mark, self.task = model, mark, task
@@ -78,7 +94,7 @@ class _Trial:
         self.channel = None if mark.score_channel is None else mark.channel(task.data)
 
     def make(self, change: Edit) -> Row:
-        """Make a change and read what came of it."""
+        """Apply a change and read the result."""
         kind: Kind = "attack" if isinstance(change, Attack) else "edit"
         knows = knowledge(change)
         start = time.perf_counter()
@@ -90,7 +106,7 @@ class _Trial:
         return self.read(repr(change), kind, knows, changed, start)
 
     def read(self, name: str, kind: Kind, knows: str, model: nn.Module, start: float) -> Row:
-        """Read a model wherever the mark may be read."""
+        """Read a model at every access level that the mark declares."""
         suspect = model.serve if isinstance(model, Endpoint) else model
         found: list[Found] = []
         notes: list[str] = []
@@ -112,35 +128,34 @@ class _Trial:
         return Row(name, kind, knows, right, seconds, tuple(found), _one_line("; ".join(notes)))
 
     def find(
-        self, before: Answers, after: Answers, evidence: Evidence, lean: ScoreShift | None, ways: int
+        self, before: Answers, after: Answers, evidence: Evidence, shift: ScoreShift | None, ways: int
     ) -> Found:
-        """What one reading finds in a suspect, whose columns were read in so many ways."""
+        """Return the result of one reading of a suspect whose columns were read in `ways` ways."""
         s = squash(after)
         return Found(
             access=before.reading.access,
             matches=evidence.matches,
             m=self.mark.m,
             threshold=self.threshold,
-            evidence=with_channel(evidence, lean).bits(ways),
+            evidence=with_channel(evidence, shift).bits(ways),
             gamma=drift(squash(before), s),
             margin=kappa_signed(s, self.mark.bits),
             certain=certificate(self.mark, before, after).matches,
-            score_channel=None if lean is None else lean.bits(ways),
+            score_channel=None if shift is None else shift.bits(ways),
         )
 
 
 def _one_line(text: str) -> str:
+    """Collapse white space into single spaces."""
     return " ".join(text.split())
 
 
 def _check_task(mark: Watermark, task: Task) -> None:
+    """Raise an error if a mark was drawn from another task."""
     width = 0 if mark.carriers.x is None else mark.carriers.x.shape[1]
     if (mark.context["level"], width) != (task.level, task.num_features):
         raise DataError(
-            f"the mark was drawn from another task: its graphs have {width} features, those of {task.name} "
-            f"{task.num_features}",
-            "give the task that the mark was drawn from",
+            f"the mark was drawn from another task: it is for {mark.context['level']} tasks with {width} "
+            f"features, and {task.name} is a {task.level} task with {task.num_features}",
+            "pass the task that the mark was drawn from",
         )
-
-
-# -- rows on disk ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rows of a stress test in a private CSV file, appended as they are done."""
+"""Rows of a stress test in a private CSV file, appended as they are computed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,16 @@ from invgnn.watermark.mark import Watermark
 class StressTable:
     """Rows of one stress test in a CSV file of mode 0600, so that the test can be resumed.
 
-    Every line carries the digests of mark and models, task and level: a file of another test is refused. A
-    line that was cut off is computed again.
+    Every line contains the digests of the mark and the models, the task and the level alpha; a file of
+    another test is refused. An incomplete line is computed again.
+
+    Args:
+        path: The CSV file.
+        model: The released model.
+        mark: Its mark.
+        task: Its task.
+        licensed: Other licensed copies of the model, if collusion is tested.
+        alpha: Significance level.
     """
 
     def __init__(
@@ -42,7 +50,7 @@ class StressTable:
         self.header = ["run", *plain, *(f"{a}.{n}" for a in self.accesses for n in numbers)]
 
     def read(self) -> list[Row]:
-        """Return the rows that are done.
+        """Return the rows that are computed already.
 
         Raises:
             FileError: If the file holds rows of another stress test.
@@ -53,10 +61,10 @@ class StressTable:
         columns = self.path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r").split(",")
         if columns not in ([""], self.header) or any(line["run"] != self.run for line in lines):
             raise FileError(
-                f"{self.path} holds rows of another stress test", "choose another name, or move it away"
+                f"{self.path} holds rows of another stress test", "choose another file, or move this one"
             )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a line that was cut off is removed
+            warnings.simplefilter("ignore", UserWarning)  # an incomplete last line is removed
             with self._open():
                 lines = read_rows(self.path)
         return [self._row(line) for line in lines]
@@ -69,9 +77,11 @@ class StressTable:
             table.add({name: line[name] for name in table.names}, [line])
 
     def _open(self) -> Results:
+        """Open the file for appending."""
         return Results(self.path, ("run", "change"), private=True, single=True)
 
     def _row(self, line: dict[str, str]) -> Row:
+        """Return the row of a line."""
         found = [self._found(line, access) for access in self.accesses if line[f"{access}.matches"]]
         return Row(
             change=line["change"],
@@ -84,6 +94,7 @@ class StressTable:
         )
 
     def _found(self, line: dict[str, str], access: str) -> Found:
+        """Return the result of one reading in a line."""
         matches, m, threshold, certain = (
             int(line[f"{access}.{name}"]) for name in ("matches", "m", "threshold", "certain")
         )

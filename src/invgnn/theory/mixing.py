@@ -174,7 +174,7 @@ def carrier_correlations(table: Floats) -> Floats:
 
 
 def lag_correlations(series: Floats) -> Floats:
-    """Return the circular autocorrelation [..., lags] of standardised values at lags 1 to half their number."""
+    """Return the circular autocorrelations [..., lags] of standardised values, up to half their number."""
     size = series.shape[-1]
     power = np.abs(np.fft.rfft(series)) ** 2
     return np.asarray(np.fft.irfft(power, size)[..., 1 : size // 2 + 1] / size)

@@ -106,7 +106,7 @@ class Trial:
         return self.found_at(self.alpha)
 
     def found_at(self, alpha: float) -> bool:
-        """Return whether the mark is detected at a level, by its evidence, or by its matches for a plain key."""
+        """Return whether the mark is detected at a level: by evidence, or by matches for a plain key."""
         if self.bits is None:
             return self.matches >= null.NULLS["exact"].threshold(self.m, alpha)
         return self.bits >= -math.log2(alpha)
@@ -175,7 +175,7 @@ class Calibration(Statement):
 
     @property
     def useful(self) -> Trial | None:
-        """The trial at the smallest weight on the grid that embeds the mark and keeps validation accuracy."""
+        """The trial at the smallest weight on the grid that embeds the mark and keeps the accuracy."""
         kept = (trial for trial in self._keeping if trial.embedded)
         return min(kept, key=lambda trial: trial.beta, default=None)
 

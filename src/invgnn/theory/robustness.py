@@ -1,4 +1,4 @@
-"""The constants of the paper's robustness theorem for a marked model, and what each edit made of them."""
+"""The constants of the paper's robustness theorem for a marked model, and measurements after every edit."""
 
 from __future__ import annotations
 
@@ -35,37 +35,58 @@ from invgnn.training.batching import accuracy
 from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
 
-LOCAL = Assumption("the slope at the marked model bounds the slope all the way to the edited one")
-FITTED = Assumption("an edit drifts no further than the worst of the sweep the constant was fitted to")
+LOCAL = Assumption("the slope at the marked model bounds the slope on the whole path to the edited model")
+FITTED = Assumption(
+    "the drift per amount is at most the largest in the sweep that the constant was fitted to"
+)
 
 
 @dataclass(frozen=True)
 class Slopes(Statement):
-    """The constants of the composite budget: L_s, c_prune and c_distill."""
+    """The constants of the composite budget.
+
+    Attributes:
+        l_s: L_s, the slope of the answers with respect to the parameters.
+        c_prune: Largest drift per square root of the pruned share.
+        c_distill: Largest drift per share of inputs without teacher scores.
+    """
 
     l_s: float
     c_prune: float
     c_distill: float
 
     def of(self, edit: Edit, model: nn.Module, edited: nn.Module) -> Budget:
-        """The budget of an edit: by its share if it prunes, by how far the parameters moved otherwise."""
+        """Return the budget of an edit: by share for pruning, by the distance of the parameters otherwise.
+
+        Args:
+            edit: The edit.
+            model: The model before it.
+            edited: The model after it.
+        """
         if isinstance(edit, Prune):
             return Budget(prune_slope=self.c_prune, share=edit.share, assumptions=(FITTED,))
         return Budget(slope=self.l_s, shift=distance(model, edited), assumptions=(LOCAL,))
 
     def of_student(self, pi: float) -> Budget:
-        """The budget of a student that went without the teacher on a share pi of its inputs."""
+        """Return the budget of a student without teacher scores on a share pi of its inputs."""
         return Budget(distill_slope=self.c_distill, pi=pi, assumptions=(FITTED,))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One edited model beside the marked one.
+    """One edited model, compared with the marked model.
 
-    gamma      the drift of the answers in [0, 1]
-    certain    matches that drift must leave, as the mark decodes (for most readings at the median)
-    t          matches counted, decoded so
-    certain_at_half, t_at_half  the same decoded at 1/2, the threshold the paper's lemma is about
+    Attributes:
+        edit: Name of the edit.
+        gamma: The drift of the answers in [0, 1].
+        certain: Matches that this drift must leave, decoded as the mark decodes (usually at the median).
+        matches: Counted matches, decoded in the same way.
+        certain_at_half: Matches that this drift must leave, decoded at 1/2 as in the paper's lemma.
+        t_at_half: Counted matches, decoded at 1/2.
+        headroom: Matches that may still be lost.
+        evidence: Evidence bits.
+        accuracy: Test accuracy.
+        budget: The budget of the edit.
     """
 
     edit: str
@@ -80,17 +101,28 @@ class Row:
     budget: Budget
 
     def record(self) -> dict[str, Any]:
-        """Plain values for a table, the budget with its standing."""
+        """Return plain values for a table, including the standing of the budget."""
         plain = asdict(self) | {"budget": self.budget.value, "shift": self.budget.shift}
         return plain | {"standing": self.budget.standing}
 
 
 @dataclass(frozen=True)
 class Robustness(Statement):
-    """A marked model's margins and slopes, and a row per edit; see `margins` and `budget` for each.
+    """A marked model's margins and slopes, and one row per edit; see `margins` and `budget`.
 
-    Guarantee: `certain` is a lower bound on `t` for every model whose answers drift no further, however it
-    came about. The budgets have none; their standing says how they fared.
+    Guarantee: `certain` is a lower bound on `matches` for every model whose answers drift no further,
+    however it was made. The budgets have no guarantee; their standing says whether they held.
+
+    Attributes:
+        access: The access level of the reading.
+        m: Number of carriers.
+        matches: Matches of the marked model.
+        threshold: The threshold of the exact null.
+        headroom: Matches that may be lost.
+        kappa_unsigned: The paper's margin.
+        kappa_signed: The smallest signed margin.
+        slopes: The constants of the budgets.
+        rows: One row per edit and student.
     """
 
     access: str
@@ -105,7 +137,7 @@ class Robustness(Statement):
 
     @property
     def least_headroom(self) -> int:
-        """T - tau, the least over the edits and the model itself."""
+        """T - tau, the smallest over the edits and the model itself."""
         return min([self.headroom, *(row.headroom for row in self.rows)])
 
 
@@ -119,11 +151,20 @@ def robustness_constants(
     access: Access | None = None,
     alpha: float = 1e-6,
 ) -> Robustness:
-    """You get the table of the paper's robustness section for one marked model.
+    """Return the table of the paper's robustness section for one marked model.
 
-    `distilled` pairs shares pi of inputs without the teacher with students, or functions that make them;
-    without them c_distill is 0 and no row is about distillation. Every edit starts from the model itself,
-    so each budget has one leg: pruning and distillation their slopes, everything else L_s times the shift.
+    Every edit starts from the model itself, so each budget has one term: the fitted slope for pruning and
+    distillation, and L_s times the distance of the parameters for all other edits.
+
+    Args:
+        model: The marked model.
+        mark: Its mark.
+        task: Its task.
+        edits: The edits to apply.
+        distilled: Pairs of a share pi of inputs without teacher scores and a student, or a function that
+            returns it. Without them c_distill is 0 and no row is about distillation.
+        access: The reading; by default the first that the mark declares.
+        alpha: Significance level of the threshold.
     """
     students = [(pi, net if isinstance(net, nn.Module) else net()) for pi, net in distilled]
     slopes = measure_slopes(model, mark, task, students, access)
@@ -153,7 +194,15 @@ def measure_slopes(
     students: Sweep = (),
     access: Access | None = None,
 ) -> Slopes:
-    """You get L_s at this model, c_prune over the paper's three shares, c_distill over the students."""
+    """Measure L_s at this model, c_prune over the paper's three shares, and c_distill over the students.
+
+    Args:
+        model: The marked model.
+        mark: Its mark.
+        task: Its task.
+        students: Pairs of a share pi of inputs without teacher scores and the student.
+        access: The reading; by default the first that the mark declares.
+    """
 
     def read(net: nn.Module) -> Floats:
         return squash(mark.read(net, access))
@@ -168,6 +217,7 @@ def measure_slopes(
 
 
 def _edited(edits: Iterable[Edit], model: nn.Module, task: Task) -> Iterator[tuple[Edit, nn.Module]]:
+    """Apply every edit to the model."""
     for edit in edits:
         yield edit, edit(model, task)
 
@@ -182,6 +232,7 @@ def _row(
     before: Answers,
     alpha: float,
 ) -> Row:
+    """Read one edited model and compare it with the answers before."""
     after = mark.read(edited, before.reading.access)
     found, old, new = mark.evidence(after), squash(before), squash(after)
     gamma = drift(old, new)
@@ -200,7 +251,13 @@ def _row(
 
 
 def certificate(mark: Watermark, before: Answers, after: Answers) -> Certificate:
-    """You get what the measured drift must leave of a mark, decoded as the mark decodes."""
+    """Return the certificate for the measured drift, decoded as the mark decodes.
+
+    Args:
+        mark: The mark.
+        before: Answers of the marked model.
+        after: Answers of the edited model.
+    """
     old, new = squash(before), squash(after)
     if before.reading.binary:
         return certify(old, mark.bits, drift(old, new))
@@ -208,7 +265,12 @@ def certificate(mark: Watermark, before: Answers, after: Answers) -> Certificate
 
 
 def distance(one: nn.Module, other: nn.Module) -> float:
-    """You get Δ, the l2 distance of two models' parameters; infinite if they are of different shapes."""
+    """Return Δ, the l2 distance of two models' parameters, or infinity if their shapes differ.
+
+    Args:
+        one: A model.
+        other: Another model.
+    """
     theirs = dict(unwrap(other).named_parameters())
     mine = dict(unwrap(one).named_parameters())
     if {n: p.shape for n, p in mine.items()} != {n: p.shape for n, p in theirs.items()}:
@@ -217,9 +279,15 @@ def distance(one: nn.Module, other: nn.Module) -> float:
 
 
 def steepest(model: nn.Module, mark: Watermark, access: Access | None = None) -> float:
-    """You get the largest gradient norm of a squashed carrier answer: the slope at this very model.
+    """Return the largest gradient norm of a carrier's answer in [0, 1]: the slope at this model.
 
-    Guarantee: none; a slope at a point bounds no change. Labels jump, so theirs is infinite.
+    Guarantee: none; a slope at a point does not bound a change. Labels are not continuous, so their slope
+    is infinite.
+
+    Args:
+        model: The model.
+        mark: The mark.
+        access: The reading; by default the first that the mark declares.
     """
     reading = mark.reading(access)
     if reading.access == "labels":

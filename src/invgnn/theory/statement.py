@@ -1,4 +1,4 @@
-"""What every result of the theory carries: the assumptions it rests on, and whether they were checked."""
+"""The base class of all results of the theory: each lists its assumptions and whether they were checked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 Standing = Literal["held", "did not hold", "vacuous", "unproved"]
-"""How a statement fared: on real numbers, or `unproved` where the paper's proof does not show it."""
+"""Whether a statement held when measured; `unproved` if the paper's proof does not show it."""
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something a result takes for granted; `holds` is None where nobody looked."""
+    """An assumption of a result.
+
+    Attributes:
+        says: The assumption in words.
+        holds: Whether it holds; None if it was not checked.
+    """
 
     says: str
     holds: bool | None = None
@@ -23,11 +28,15 @@ class Assumption:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A result together with what it rests on."""
+    """A result together with its assumptions.
+
+    Attributes:
+        assumptions: The assumptions.
+    """
 
     assumptions: tuple[Assumption, ...] = ()
 
     @property
     def checked(self) -> bool:
-        """Every assumption was looked at and holds."""
+        """Whether every assumption was checked and holds."""
         return all(assumption.holds for assumption in self.assumptions)

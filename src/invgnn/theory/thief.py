@@ -1,7 +1,7 @@
-"""The thief's real problem: how few parameters need to change until the mark no longer shows.
+"""An attack with full knowledge: change as few parameters as possible until the mark is not detected.
 
-The paper's WM-Remove asks to flip every bit. A thief need only fall below the threshold and keep the task.
-This one has everything: weights, task data, and the key itself.
+The paper's WM-Remove asks to flip every bit. A thief only needs to fall below the threshold and to keep the
+task accuracy. The thief here has everything: the weights, the task data, and the key itself.
 """
 
 from __future__ import annotations
@@ -30,23 +30,29 @@ from invgnn.watermark.mark import Watermark
 Goal = Literal["matches", "evidence"]
 BATCH = 128
 STEP = 0.05
-"""How far a parameter moves in a step, as a share of what it may."""
+"""Step size of a parameter, as a share of its largest allowed change."""
 
-GREEDY = Assumption("no cleverer choice of parameters and no longer search needs fewer: an upper bound")
+GREEDY = Assumption("no other choice of parameters and no longer search needs fewer: an upper bound")
 
 
 @dataclass(frozen=True)
 class Theft(Statement):
-    """What a thief with the key managed: `changed` parameters suffice, maybe fewer do.
+    """The result of an attack by a thief who has the key.
 
-    goal      `matches`: T < tau at every declared reading; `evidence`: p > alpha at every one
-    found     whether the goal was reached at all; if not, `changed` is every parameter, and what follows
-              is what the attempt on all of them left
-    t, bits   the most matches and the most evidence over the declared readings, before and after
-    acc       accuracy on the test part, before and after
+    Guarantee: `changed` is an upper bound on the smallest number of parameters, within `reach` per
+    parameter. An optimal thief may need fewer.
 
-    Guarantee: `changed` is an upper bound on the least number, within `reach` per parameter. Nothing is
-    said about how few an optimal thief needs.
+    Attributes:
+        goal: `matches`: T < tau at every declared reading; `evidence`: p > alpha at every declared reading.
+        found: Whether the goal was reached. If not, `changed` is the number of all parameters, and the
+            other fields describe the attempt with all of them.
+        changed: Number of changed parameters.
+        parameters: Number of all parameters.
+        reach: Largest change of a parameter, in mean absolute weights of its tensor.
+        threshold: The threshold tau.
+        matches: The most matches over the declared readings, before and after.
+        bits: The most evidence bits over the declared readings, before and after.
+        acc: Test accuracy, before and after.
     """
 
     goal: Goal
@@ -86,16 +92,31 @@ def steal(
     task_weight: float = 0.5,
     seed: int = 0,
 ) -> Theft:
-    """You get how many parameters a thief with the key changed to lose the mark, and what was left.
+    """Attack a model with knowledge of the key, and count the parameters that must change.
 
-    Parameters are ranked by what they can do to the mark's loss, |gradient| times allowed change: `reach`
-    mean absolute weights of their tensor. The first k are moved up the mark's loss and, `task_weight` times
-    as eagerly, down the task's, both gradients being brought to one length: that of a mark well learnt is
-    tiny. k doubles until the goal is reached and is then bisected.
+    Parameters are ranked by their influence on the mark's loss, |gradient| times allowed change. The first
+    k are moved to increase the mark's loss and, with weight `task_weight`, to decrease the task loss. Both
+    gradients are normalised, because the gradient of a well embedded mark is tiny. k is doubled until the
+    goal is reached and then bisected.
+
+    Args:
+        model: The marked model; left unchanged.
+        mark: Its mark.
+        task: Its task.
+        goal: "matches" or "evidence".
+        alpha: Significance level of the goal.
+        reach: Largest change of a parameter, in mean absolute weights of its tensor.
+        steps: Optimiser steps per attempt.
+        task_weight: Weight of the task's normalised gradient.
+        seed: Fixes the order of the batches.
+
+    Raises:
+        ParameterError: If the goal is unknown, or `reach` or `steps` is not positive.
     """
     if goal not in get_args(Goal) or not reach > 0 or steps < 1:
         raise ParameterError(
-            f"goal {goal!r}, reach {reach}, {steps} steps", "see invgnn.theory.thief.steal"
+            f"goal={goal!r}, reach={reach}, steps={steps}",
+            f"choose a goal of {', '.join(get_args(Goal))}, reach > 0 and steps >= 1",
         )
     mark = mark.replace(recipe=replace(mark.recipe, ratio=None, every=1, beta=1.0))
     victim, tau = copy.deepcopy(unwrap(model)).eval(), null.EXACT.threshold(mark.m, alpha)
@@ -143,12 +164,23 @@ def rob(
     allowed: Tensor,
     steps: int,
 ) -> tuple[bool, nn.Module]:
-    """A copy whose chosen parameters alone moved against `pull`, each within what it is allowed.
+    """Move the chosen parameters of a copy against `pull`, each within its allowed change.
 
-    It stops as soon as the thief is `safe`, and says whether he is.
+    It stops as soon as `safe` is true.
+
+    Args:
+        model: The model; left unchanged.
+        pull: Returns the gradient for the chosen parameters.
+        safe: Whether the goal is reached.
+        chosen: Indices of the parameters that may change.
+        allowed: Largest change of every parameter.
+        steps: Largest number of steps.
+
+    Returns:
+        Whether the goal was reached, and the changed copy.
     """
     twin, start = copy.deepcopy(model), flat(model.parameters())
-    moved = torch.zeros_like(start[chosen], requires_grad=True)  # in units of what is allowed
+    moved = torch.zeros_like(start[chosen], requires_grad=True)  # in units of the allowed change
     optimiser = torch.optim.Adam([moved], lr=STEP)
     for _ in range(steps):
         moved.grad = pull(twin)
@@ -163,32 +195,42 @@ def rob(
 
 
 def strength(model: nn.Module, mark: Watermark) -> tuple[int, float]:
-    """The most matches and the most evidence bits over the declared readings."""
+    """Return the most matches and the most evidence bits over the declared readings.
+
+    Args:
+        model: The model.
+        mark: The mark.
+    """
     found = [mark.evidence(mark.read(model, reading.access)) for reading in mark.readings]
     return max(e.matches for e in found), max(e.bits() for e in found)
 
 
 def typical(model: nn.Module) -> Tensor:
-    """The mean absolute weight of every parameter's tensor, or of all where a tensor is zero."""
+    """Return for every parameter the mean absolute weight of its tensor, or of the model if that is 0."""
     usual = flat(model.parameters()).abs().mean()
     sizes = [(p.detach().abs().mean(), p.numel()) for p in model.parameters()]
     return torch.cat([(size if size > 0 else usual).expand(count) for size, count in sizes])
 
 
 def gradient(model: nn.Module, loss: Tensor) -> Tensor:
-    """The gradient with respect to all parameters, end to end."""
+    """Return the gradient with respect to all parameters as one vector.
+
+    Args:
+        model: The model.
+        loss: The loss.
+    """
     weights = list(model.parameters())
     found = torch.autograd.grad(loss, weights, allow_unused=True)
     return flat(torch.zeros_like(p) if g is None else g for p, g in zip(weights, found, strict=True))
 
 
 def flat(values: Iterable[Tensor]) -> Tensor:
-    """Tensors end to end."""
+    """Concatenate tensors into one vector."""
     return torch.cat([value.detach().reshape(-1) for value in values])
 
 
 def _fewest(attempt: Callable[[int], tuple[bool, nn.Module]], most: int) -> tuple[int, bool, nn.Module]:
-    """The smallest k found for which the attempt succeeds: doubling, then bisection."""
+    """Find the smallest k for which the attempt succeeds, by doubling and bisection."""
     low, high = 0, 1
     done, robbed = attempt(high)
     while not done and high < most:
@@ -202,5 +244,6 @@ def _fewest(attempt: Callable[[int], tuple[bool, nn.Module]], most: int) -> tupl
 
 
 def _task_loss(model: nn.Module, batch: Any, rows: Tensor | None) -> Tensor:
+    """Return the cross-entropy of a batch of graphs, or of some nodes of a graph."""
     scores = call(model, batch)
     return cross_entropy(scores, batch.y) if rows is None else cross_entropy(scores[rows], batch.y[rows])

@@ -1,4 +1,4 @@
-"""Every bit smoothed by itself: what most noise draws say, and the radius within which they still do."""
+"""Smoothing of every bit separately: majority votes over noise draws, and the radius where they hold."""
 
 from __future__ import annotations
 
@@ -29,14 +29,20 @@ from invgnn.watermark.mark import Watermark
 
 
 def said(answers: Answers) -> Bools:
-    """You get one bit per carrier: whether it is answered above the model's own ordinary inputs."""
+    """Return one bit per carrier: whether its answer is above the suspect's usual answer."""
     usual = 0.5 if answers.reading.binary else float(np.median(answers.ordinary))
     return decode(answers.carriers, usual)
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """How many of `draws` noise draws say 1 on every carrier; only `read` of them could be read."""
+    """The votes of many noise draws.
+
+    Attributes:
+        ones: Number of draws that decode each carrier as 1.
+        read: Number of draws that could be read.
+        draws: Number of all draws.
+    """
 
     ones: Ints
     read: int
@@ -47,54 +53,79 @@ class Votes:
         whole = counts.ndim == 1 and counts.size > 0 and np.issubdtype(counts.dtype, np.integer)
         if not (whole and counts.min() >= 0 and counts.max() <= self.read <= self.draws and self.draws > 0):
             raise ParameterError(
-                f"votes among {self.read} readable of {self.draws} draws do not add up",
-                "count them with `count_votes`",
+                f"the votes are inconsistent: {self.read} of {self.draws} draws were read",
+                "create votes with `count_votes`",
             )
 
     @property
     def unreadable(self) -> int:
-        """How many draws could not be read."""
+        """Number of draws that could not be read."""
         return self.draws - self.read
 
     def right(self, bits: Bools) -> Ints:
-        """How many draws say each bit right; one that could not be read says nothing right."""
+        """Return how many draws decode each bit right; a draw that could not be read counts as wrong."""
         return np.where(bits, self.ones, self.read - self.ones)
 
 
 def count_votes(said: Iterable[Bools | None], m: int) -> Votes:
-    """You get the votes of draws that each say m bits, or None where nothing could be read."""
+    """Count the votes of many draws.
+
+    Args:
+        said: The m bits of every draw, or None where the model could not be read.
+        m: Number of carriers.
+    """
     rows = [*said]
     told = [row for row in rows if row is not None]
     return Votes(np.sum([np.zeros(m), *told], axis=0).astype(np.int64), len(told), len(rows))
 
 
 def read_votes(mark: Watermark, seen: Iterable[Answers | None]) -> Votes:
-    """You get the smoothed reading of a suspect from its answers at many noise draws (`read_noisy`)."""
+    """Return the votes of a suspect from its answers at many noise draws (`read_noisy`).
+
+    Args:
+        mark: The mark.
+        seen: Answers of `read_noisy`.
+    """
     return count_votes((None if answers is None else said(answers) for answers in seen), mark.m)
 
 
 def weigh_votes(mark: Watermark, votes: Votes) -> Evidence:
-    """You get the evidence in smoothed bits: a carrier says 1 if more than half of all draws do.
+    """Return the evidence in smoothed bits: a bit is 1 if more than half of all draws decode 1.
 
-    Guarantee: exact for a suspect independent of the secret: votes depend on the suspect, on streams of the
+    Guarantee: exact for a suspect independent of the secret. Votes depend on the suspect, on streams of the
     secret other than the bits, and on the verifier's noise, so the balanced key is uniform given them. Void
-    if the noise was drawn again until it pleased, or scaled by the marked original.
+    if the noise was drawn repeatedly and chosen by its result, or scaled by the marked original.
+
+    Args:
+        mark: A keyed mark.
+        votes: The votes.
+
+    Raises:
+        ParameterError: If the mark is plain.
     """
     if mark.context["key"] != "keyed":
         raise ParameterError(
-            "the bits of a plain mark are public", "draw a keyed mark: it has an exact null"
+            "a plain mark has no exact null, because its bits are public", "draw a keyed mark"
         )
     return evidence_of(2 * votes.ones > votes.draws, mark.bits, "matches", 0.5)
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothedBits(Statement):
-    """For every carrier the radius within which its smoothed bit is certain to be read right.
+    """For every carrier, the radius within which its smoothed bit is certified to be read right.
 
     Guarantee: with probability at least 1 - delta over the draws of the certificate this holds for all
     changes of the parameters and all radii at once: after a change of norm at most r, a verifier who takes
     `reads` draws of fresh noise reads at least `matches(r)` bits right, and finds at least `evidence(r)`,
     with probability at least 1 - delta. A draw that could not be read counts against every bit.
+
+    Attributes:
+        radii: The radius of every carrier.
+        bits: The key.
+        draws: Number of draws of the certificate.
+        unreadable: Number of them that could not be read.
+        reads: Number of draws that the verifier takes.
+        delta: Error probability of the certificate, and of the verifier's draws.
     """
 
     radii: Floats = field(repr=False)
@@ -106,20 +137,20 @@ class SmoothedBits(Statement):
     assumptions: tuple[Assumption, ...] = field(default=RESTS_ON, kw_only=True)
 
     def matches(self, radius: float) -> int:
-        """The certified T."""
+        """Return the certified number of matches at a radius."""
         return int((self.radii >= radius).sum())
 
     def log_p(self, radius: float) -> float:
-        """The largest log p there can be, whatever the uncertified carriers say."""
+        """Return the largest possible log p at a radius, for any values of the uncertified bits."""
         open_ = self.radii < radius
         return worst_log_p(int((self.bits & open_).sum()), int((~self.bits & open_).sum()), len(self.bits))
 
     def evidence(self, radius: float) -> float:
-        """The certified evidence bits."""
+        """Return the certified evidence bits at a radius."""
         return laws.evidence_bits(self.log_p(radius))
 
     def radius(self, alpha: float) -> float:
-        """The largest radius at which p <= alpha is certified; below 0 if it is not even at 0."""
+        """Return the largest radius at which p <= alpha is certified, minus infinity if there is none."""
         reached = (float(r) for r in np.unique(self.radii) if self.log_p(float(r)) <= math.log(alpha))
         return max(reached, default=-math.inf)
 
@@ -132,13 +163,21 @@ def certify_votes(
     reads: int = DRAWS,
     delta: float = DELTA,
 ) -> SmoothedBits:
-    """You get the certificate from the votes of the marked model; `SmoothedBits` says what it means.
+    """Return the certificate from the votes of the marked model; see `SmoothedBits` for its meaning.
 
-    Clopper and Pearson's lower bound on the probability of a right vote, at delta / m per carrier, falls
-    by r / sigma on the normal scale; what is left must win `reads` draws but for delta / m.
+    Clopper and Pearson's lower bound on the probability of a right vote, at delta / m per carrier,
+    decreases by r / sigma on the normal scale. The remaining probability must win `reads` draws except with
+    probability delta / m.
+
+    Args:
+        votes: The votes of the marked model.
+        bits: The key.
+        noise: The noise of the draws.
+        reads: Number of draws that the verifier takes.
+        delta: Error probability of the certificate, and of the verifier's draws.
     """
     w = as_key(bits, votes.ones.size)
-    share_for_majority(reads, delta)  # refuses a delta that only its m-th part would pass for
+    share_for_majority(reads, delta)  # raises if delta itself is invalid, although delta / m is not
     least = ndtri(lower_share(votes.right(w), votes.draws, delta / w.size))
     needed = ndtri(share_for_majority(reads, delta / w.size))
     return SmoothedBits(noise.sigma * (least - needed), w, votes.draws, votes.unreadable, reads, delta)

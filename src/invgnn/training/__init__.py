@@ -1,1 +1,1 @@
-"""Tasks and the training loops of the library."""
+"""Tasks, batching, and the training loops of the library."""

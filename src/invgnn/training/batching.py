@@ -1,4 +1,4 @@
-"""A task in batches, where a model computes, and how much of it the model gets right."""
+"""Batches of a task, the device of a model, and accuracy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from invgnn.training.tasks import Task
 
 
 class Collated:
-    """Graphs laid out end to end once, so that any batch of them is a few gathers."""
+    """Graphs concatenated once, so that any batch of them is a few gather operations.
+
+    Args:
+        graphs: The graphs.
+    """
 
     def __init__(self, graphs: list[Data]) -> None:
         self.x = torch.cat([g.x for g in graphs]).contiguous()
@@ -30,13 +34,13 @@ class Collated:
         self.first_link = self.links.cumsum(0) - self.links
 
     def numbered(self) -> Collated:
-        """The same graphs with their numbers in place of their classes."""
+        """Return the same graphs with their indices in place of their classes."""
         twin = copy.copy(self)
         twin.y = torch.arange(len(self.nodes), device=self.nodes.device)
         return twin
 
     def batch(self, index: Tensor) -> Any:
-        """The chosen graphs as one PyG batch."""
+        """Return the chosen graphs as one PyG batch."""
         nodes, links = self.nodes[index], self.links[index]
         graph = torch.repeat_interleave(nodes)
         ptr = torch.cat([nodes.new_zeros(1), nodes.cumsum(0)])
@@ -51,13 +55,24 @@ class Collated:
 
 
 def placed(task: Task, model: nn.Module) -> Task:
-    """The task where a model computes."""
+    """Return the task on the device of a model.
+
+    Args:
+        task: The task.
+        model: The model.
+    """
     like = weight_of(model)
     return task if like is None else task.to(like.device)
 
 
 def batches(task: Task, held: Collated | None, batch_size: int) -> Iterator[tuple[Any, Tensor | None]]:
-    """Shuffled batches of training graphs, or the one graph with its training nodes."""
+    """Yield shuffled batches of training graphs, or the one graph of a node task with its training nodes.
+
+    Args:
+        task: The task.
+        held: The collated graphs, or None for a node task.
+        batch_size: Graphs per batch.
+    """
     if held is None:
         yield task.graphs[0], task.train
         return
@@ -68,8 +83,15 @@ def batches(task: Task, held: Collated | None, batch_size: int) -> Iterator[tupl
 
 @torch.no_grad()
 def accuracy(model: nn.Module, task: Task, rows: Tensor, held: Collated | None = None) -> float:
-    """Share of the chosen graphs or nodes whose top class is right."""
-    model, task = unwrap(model), placed(task, model)  # the wrapper would wait for other processes
+    """Return the share of the chosen graphs or nodes whose top class is right.
+
+    Args:
+        model: The model; evaluated in evaluation mode, and its state restored.
+        task: The task.
+        rows: Indices of the graphs or nodes.
+        held: The collated graphs of a graph task, if there are any already.
+    """
+    model, task = unwrap(model), placed(task, model)  # a distributed wrapper waits for other processes
     with evaluation_mode(model):
         if task.level == "node":
             data = task.graphs[0]
@@ -79,7 +101,12 @@ def accuracy(model: nn.Module, task: Task, rows: Tensor, held: Collated | None =
 
 
 def some_inputs(task: Task, count: int = 64) -> Any:
-    """A few training graphs as one batch, or the one graph of a node task."""
+    """Return a few training graphs as one batch, or the one graph of a node task.
+
+    Args:
+        task: The task.
+        count: Largest number of graphs.
+    """
     if task.level == "node":
         return task.graphs[0]
     return Batch.from_data_list([task.graphs[i] for i in task.train[:count].tolist()])
@@ -87,17 +114,30 @@ def some_inputs(task: Task, count: int = 64) -> Any:
 
 @torch.no_grad()
 def scores(model: nn.Module, task: Task) -> Tensor:
-    """What a model says on some inputs of the task, in evaluation mode; the model stays as it was."""
+    """Return the scores of a model on some inputs of the task, in evaluation mode, with its state restored.
+
+    Args:
+        model: The model.
+        task: The task.
+    """
     with evaluation_mode(model):
         return call(model, some_inputs(task))
 
 
 def last_layer(model: nn.Module, task: Task) -> nn.Module:
-    """The convolution or linear map that runs last: the head of a graph model, a node model's last hop."""
+    """Return the layer that runs last: the head of a graph model, or the last convolution of a node model.
+
+    Args:
+        model: The model.
+        task: Its task.
+
+    Raises:
+        EditError: If no submodule with weights is called in the forward pass.
+    """
     called = executed(model, weighted(model), some_inputs(task))
     if not called or called[-1] is model:
         raise EditError(
-            "the model has no layer of its own that could be called its last",
-            "put its weights into submodules and call them in forward()",
+            "the last layer is not known: the model calls no submodule with weights",
+            "put the weights into submodules and call them in forward()",
         )
     return called[-1]

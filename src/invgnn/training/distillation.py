@@ -23,9 +23,9 @@ class SoftTargets:
     """The scores of a teacher on the inputs of a task.
 
     Attributes:
-        classes: The class of every graph or node, for those that the teacher was not asked about.
+        classes: The class of every graph or node, for those without teacher scores.
         scores: One row of scores per graph or node.
-        asked: Which inputs the teacher was asked about.
+        asked: Which inputs have teacher scores.
         temperature: The temperature of the distillation.
     """
 
@@ -35,7 +35,12 @@ class SoftTargets:
     temperature: float = TEMPERATURE
 
     def loss(self, predicted: Tensor, which: Tensor) -> Tensor:
-        """Return the mean of T² KL(teacher || student); cross-entropy where the teacher was not asked."""
+        """Return the mean of T² KL(teacher || student), or of cross-entropy for inputs without teacher scores.
+
+        Args:
+            predicted: The student's scores.
+            which: Indices of the graphs or nodes that the rows belong to.
+        """
         soft = distillation_loss(predicted, self.scores[which], self.temperature)
         hard = cross_entropy(predicted, self.classes[which], reduction="none")
         return torch.where(self.asked[which], soft, hard).mean()
@@ -47,12 +52,12 @@ def ask_teacher(
 ) -> SoftTargets:
     """Return a teacher's scores on a random share of the training inputs.
 
-    A node model is run on its one graph; only its scores of the chosen nodes are used.
+    A node model is run on its one graph, and only its scores for the chosen nodes are used.
 
     Args:
-        teacher: The teacher; left as it was.
+        teacher: The teacher; left unchanged.
         task: The task.
-        rho_kd: The share of the training inputs that the teacher is asked about.
+        rho_kd: The share of the training inputs with teacher scores.
         temperature: The temperature of the distillation.
     """
     chosen = task.train[torch.randperm(len(task.train))[: max(1, round(rho_kd * len(task.train)))]]
@@ -76,12 +81,12 @@ def learn(
     Args:
         student: The student; all of its weights are trained.
         task: The task.
-        targets: What the student learns.
+        targets: The soft targets.
         epochs: Number of epochs.
         lr: Learning rate of Adam.
-        select: Whether to keep the epoch with the best validation accuracy, of equal ones the later.
-            Otherwise the last is kept: a student that starts from a marked model is best, and still
-            marked, at the beginning.
+        select: Whether to keep the epoch with the best validation accuracy, the later of equal ones.
+            Otherwise the last epoch is kept, as for a student that starts from a marked model: its first
+            epochs are the most accurate, and still marked.
     """
     all_learn(student)
     held, numbered = _collated(task)
@@ -107,7 +112,7 @@ def learn(
 
 
 def _collated(task: Task) -> tuple[Collated | None, Collated | None]:
-    """Collate the graphs of a task, once with their classes and once with their numbers in `y`."""
+    """Collate the graphs of a task, once with their classes and once with their indices in `y`."""
     if task.level == "node":
         return None, None
     held = Collated(task.graphs)

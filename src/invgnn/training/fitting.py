@@ -1,4 +1,4 @@
-"""Fit a model to a task: training by the labels alone, and selection of the best epoch."""
+"""Fit a model to a task: training on the labels alone, and selection of the best epoch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Item: TypeAlias = tuple[Any, Tensor | None]
 
 @dataclass
 class History:
-    """Metrics of every epoch of a training, and which epoch was kept.
+    """Metrics of every epoch of a training run, and which epoch was kept.
 
     Attributes:
         val_acc: Validation accuracy after every epoch.
@@ -50,7 +50,7 @@ class History:
         return n > 0 and 10 * (self.val_acc.index(max(self.val_acc)) + 1) > 9 * n
 
     def then(self, after: History) -> History:
-        """Return both histories in a row; the epoch kept is that of the second."""
+        """Return this history followed by another; the kept epoch is that of the second."""
         return History(
             val_acc=self.val_acc + after.val_acc,
             loss=self.loss + after.loss,
@@ -63,7 +63,13 @@ class History:
 
 @dataclass
 class Losses:
-    """The losses of one batch: of the task, of the mark, and the one that is minimised."""
+    """The losses of one batch.
+
+    Attributes:
+        task: The task loss.
+        mark: The loss of the mark, if any.
+        total: The loss that is minimised.
+    """
 
     task: Tensor
     mark: Tensor | None
@@ -131,7 +137,7 @@ def fit(
     optimise(model, source, loss, epochs=epochs, lr=lr, weight_decay=weight_decay, after_epoch=finish)
     if best:
         model.load_state_dict(best)
-    agree(model)  # each process selects by statistics of its own
+    agree(model)  # each process selects by its own statistics
     model.eval()
     history.test_acc = accuracy(model, task, task.test, held)
     return history
@@ -189,7 +195,13 @@ def fit_task(
 
 
 def label_loss(scores: Tensor, batch: Any, rows: Tensor | None) -> Tensor:
-    """Return the cross-entropy of the graphs of a batch, or of some nodes of a graph."""
+    """Return the cross-entropy of the graphs of a batch, or of some nodes of a graph.
+
+    Args:
+        scores: The scores, one row per graph or node.
+        batch: The batch, with the classes in `y`.
+        rows: The nodes to include, or None for all graphs of a batch.
+    """
     if rows is None:
         return cross_entropy(scores, batch.y)
     return cross_entropy(scores[rows], batch.y[rows])

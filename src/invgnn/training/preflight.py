@@ -1,4 +1,4 @@
-"""What marking will cost, found out before anybody waits for it."""
+"""An estimate of the cost of embedding a mark, from a short pilot run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from invgnn.watermark.mark import Watermark
 
 @dataclass(frozen=True)
 class Preflight:
-    """A short pilot beside its unmarked twin.
+    """The result of a short pilot run with the mark and one without it.
 
-    pilot      epochs of the pilot with the mark; where that is taught after the task, of both
-    epochs     of the whole training with the mark, likewise
-    plain      seconds that the whole training takes without the mark
-    marked     seconds that it takes with it
-    bits       evidence after the pilot, by access level; longer training usually adds to it
-    most       the evidence if every bit is read right: what m and the statistic allow
+    Attributes:
+        pilot: Epochs of the pilot with the mark, including those for the task if the mark is embedded after
+            it.
+        epochs: The same for the whole training with the mark.
+        plain: Estimated seconds of the whole training without the mark.
+        marked: Estimated seconds of the whole training with the mark.
+        bits: Evidence bits after the pilot, by access level; longer training usually increases them.
+        most: Evidence bits if every bit is read right, the limit set by m and the statistic.
     """
 
     pilot: int
@@ -37,11 +39,11 @@ class Preflight:
 
     @property
     def ratio(self) -> float:
-        """How many times as long training takes with the mark."""
+        """Training time with the mark, relative to training without it."""
         return self.marked / self.plain
 
     def record(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the numbers as plain values."""
         return {**self.__dict__, "ratio": self.ratio}
 
     def __str__(self) -> str:
@@ -49,18 +51,25 @@ class Preflight:
         return (
             f"training takes about {self.marked:.0f} s for {self.epochs} epochs, "
             f"{self.ratio:.1f} times as long as without the mark\n"
-            f"evidence after {self.pilot} epochs: {found} bits; longer training usually adds to it, "
-            f"and {self.most:.0f} bits are the most its carriers can give"
+            f"evidence after {self.pilot} epochs: {found} bits; longer training usually increases it, "
+            f"up to at most {self.most:.0f} bits for these carriers"
         )
 
 
 def pilot_epochs(epochs: int) -> int:
-    """A tenth of them, at least one."""
+    """Return a tenth of the epochs, at least one."""
     return max(1, round(epochs / 10))
 
 
 def pilot_total(task: Task, mark: Watermark, epochs: int, *, trained: bool = False) -> int:
-    """How many epochs a preflight takes in all, with the mark and without."""
+    """Return how many epochs a preflight takes in total, with the mark and without.
+
+    Args:
+        task: The task.
+        mark: The mark.
+        epochs: Epochs of the whole training.
+        trained: Whether the model has been trained on its task already.
+    """
     pilot = pilot_epochs(epochs)
     return pilot + planned(task, mark, pilot, trained=trained)
 
@@ -76,9 +85,20 @@ def preflight(
     trained: bool = False,
     progress: Progress | None = None,
 ) -> Preflight:
-    """Train copies of the model for a tenth of the epochs, with and without the mark; it stays as it is.
+    """Train copies of the model for a tenth of the epochs, with and without the mark.
 
-    `trained` says that it knows its task already.
+    Args:
+        model: The model; left unchanged.
+        task: The task.
+        mark: The mark.
+        epochs: Epochs of the whole training.
+        lr: Learning rate of Adam.
+        seed: Fixes the order of batches and dropout.
+        trained: Whether the model has been trained on its task already.
+        progress: Called after every epoch.
+
+    Returns:
+        The estimated times, and the evidence after the pilot.
     """
     pilot = pilot_epochs(epochs)
     done, total = 0, pilot_total(task, mark, epochs, trained=trained)
@@ -96,9 +116,9 @@ def preflight(
         return (time.perf_counter() - start) * epochs / pilot, twin
 
     options: dict[str, Any] = {"lr": lr, "seed": seed, "select": False}
-    train(copy.deepcopy(model), task, epochs=1, **options)  # the first pass is always slow
+    train(copy.deepcopy(model), task, epochs=1, **options)  # warm-up: the first pass is always slow
     plain, unmarked = run(None)
-    first = mark.score_channel is not None and mark.baseline is None and not trained  # the task alone
+    first = mark.score_channel is not None and mark.baseline is None and not trained  # task training
     if mark.score_channel and mark.baseline is None:
         mark = mark.with_baseline(unmarked, task.data)
     marked, twin = run(mark)

@@ -1,4 +1,4 @@
-"""Named data sets and splits: the only module that may download."""
+"""Named data sets and their splits. This is the only module that downloads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,19 @@ from invgnn.nn.rng import seeded
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Something to classify: graphs, or the nodes of one graph, with a fixed split."""
+    """A classification task: graphs, or the nodes of one graph, with a fixed split.
+
+    Attributes:
+        name: Name of the task.
+        level: "graph" or "node".
+        graphs: The graphs; one graph for a node task.
+        train: Indices of the training graphs or nodes.
+        val: Indices of the validation part.
+        test: Indices of the test part.
+        num_classes: Number of classes.
+        split: Name of the split.
+        seed: Seed of a random split; None if the data set has its own split.
+    """
 
     name: str
     level: Level
@@ -46,13 +58,13 @@ class Task:
 
     @property
     def data(self) -> Any:
-        """What a mark is drawn from: the training graphs, or the one graph of a node task."""
+        """The data that a mark is drawn from: the training graphs, or the one graph of a node task."""
         if self.level == "node":
             return self.graphs[0]
         return [self.graphs[i] for i in self.train.tolist()]
 
     def to(self, device: torch.device | str) -> Task:
-        """The same task on a device; this one if it is there already."""
+        """Return the same task on a device; this object if it is there already."""
         if self.train.device == torch.device(device):
             return self
         return replace(
@@ -63,14 +75,17 @@ class Task:
 
 
 def _tu(root: str, name: str) -> list[Data]:
+    """Load a TU data set."""
     return list(TUDataset(root, name))
 
 
 def _planetoid(split: str) -> Callable[[str, str], list[Data]]:
+    """Return the loader of a Planetoid data set with a split."""
     return lambda root, name: [Planetoid(root, name, split=split)[0]]
 
 
 def _amazon(root: str, name: str) -> list[Data]:
+    """Load an Amazon data set."""
     return [Amazon(root, name)[0]]
 
 
@@ -87,10 +102,18 @@ NAMES = ("BA-2motif", *_LOADERS)
 
 
 def load_task(name: str, seed: int = 41) -> Task:
-    """A named task; `seed` fixes the random split where the data set has none of its own.
+    """Load a named task.
 
-    Data come through PyG. `INVGNN_DATA` names a folder with raw files in PyG's layout to use instead
-    of a download; it is only read.
+    Data are loaded through PyG. The environment variable `INVGNN_DATA` names a folder with raw files in
+    PyG's layout, to use instead of a download; the folder is only read.
+
+    Args:
+        name: Name of the task, one of `NAMES`.
+        seed: Seed of the random split, for data sets without a split of their own.
+
+    Raises:
+        ParameterError: If the name is unknown.
+        DataError: If the data set cannot be loaded.
     """
     if name == "BA-2motif":
         return motif_task(seed)
@@ -108,6 +131,7 @@ def load_task(name: str, seed: int = 41) -> Task:
 
 
 def _parts(graphs: list[Data], split: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the indices of the training, validation and test parts."""
     if split in {"full", "public"}:
         masks = (graphs[0].train_mask, graphs[0].val_mask, graphs[0].test_mask)
         train, val, test = (mask.nonzero().view(-1) for mask in masks)
@@ -119,11 +143,11 @@ def _parts(graphs: list[Data], split: str, seed: int) -> tuple[Tensor, Tensor, T
 
 
 class _scratch_root:
-    """A folder PyG may write `processed/` into, with `raw/` linked from INVGNN_DATA if it has it."""
+    """A folder that PyG may write `processed/` into, with `raw/` linked from INVGNN_DATA if present."""
 
     def __init__(self, name: str) -> None:
         given = os.environ.get("INVGNN_DATA", "")
-        given = str(Path(given).resolve()) if given else ""  # the same name elsewhere is other data
+        given = str(Path(given).resolve()) if given else ""  # the same name in another folder is other data
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "invgnn"
         self.root = cache / (hashlib.sha256(given.encode()).hexdigest()[:8] if given else "data")
         self.raw = Path(given) / name / "raw" if given else None
@@ -145,8 +169,9 @@ class _scratch_root:
         self.lock.close()
         if isinstance(error, OSError | RuntimeError):
             raise DataError(
-                f"the data set {self.name} cannot be had: {error}",
-                "set INVGNN_DATA to a folder holding <name>/raw in PyG's layout, or go online once",
+                f"the data set {self.name} cannot be loaded: {error}",
+                "set INVGNN_DATA to a folder that contains <name>/raw in PyG's layout, or connect to the "
+                "internet once to download it",
             ) from error
         return False
 
@@ -155,10 +180,14 @@ COLOURS = 4
 
 
 def motif_task(seed: int, count: int = 1000) -> Task:
-    """Barabási-Albert graphs carrying a house or a five-cycle; nodes are coloured at random.
+    """Generate Barabási-Albert graphs that contain a house or a five-cycle, with random node colours.
 
-    A generated task, embedded so that everything runs with no download. The colours are independent
-    of the class: only the motif gives it away.
+    The task is generated, so that everything runs without a download. The colours are independent of the
+    class: only the motif determines it.
+
+    Args:
+        seed: Seed of the graphs and of the split.
+        count: Number of graphs.
     """
     with seeded(seed):
         graphs = [_motif_graph(i % 2) for i in range(count)]
@@ -167,6 +196,7 @@ def motif_task(seed: int, count: int = 1000) -> Task:
 
 
 def _motif_graph(label: int) -> Data:
+    """Generate one graph of a class."""
     base = BAGraph(num_nodes=int(torch.randint(12, 25, ())), num_edges=2)()
     motif = (HouseMotif, CycleMotif)[label](*((5,) if label else ()))()
     offset = int(base.num_nodes)
@@ -186,7 +216,17 @@ DEPTHS = {"graph": 3, "node": 2}
 
 
 def new_model(task: Task, backbone: str, seed: int, hidden_channels: int = 64) -> Backbone:
-    """A fresh model for a task, its weights fixed by the seed."""
+    """Return a new model for a task.
+
+    Args:
+        task: The task.
+        backbone: Name of the backbone.
+        seed: Seed of the initial weights.
+        hidden_channels: Number of hidden channels.
+
+    Raises:
+        ParameterError: If the backbone is unknown.
+    """
     if backbone not in BACKBONES:
         raise ParameterError(f"unknown backbone {backbone!r}", f"choose one of {', '.join(BACKBONES)}")
     with seeded(seed):
@@ -204,11 +244,15 @@ def new_model(task: Task, backbone: str, seed: int, hidden_channels: int = 64) -
 
 
 def parse_setting(setting: str) -> tuple[str, str]:
-    """Split `"PROTEINS/GIN"` into the task's and the backbone's name."""
+    """Split a setting such as `"PROTEINS/GIN"` into the names of the task and of the backbone.
+
+    Raises:
+        ParameterError: If either name is unknown.
+    """
     name, _, backbone = setting.partition("/")
     if name not in NAMES or backbone not in BACKBONES:
         raise ParameterError(
-            f"{setting!r} is not TASK/BACKBONE",
+            f"{setting!r} is not of the form TASK/BACKBONE with known names",
             f"tasks: {', '.join(NAMES)}; backbones: {', '.join(BACKBONES)}",
         )
     return name, backbone

@@ -34,7 +34,7 @@ from invgnn.watermark.mark import Watermark
 from invgnn.watermark.score_channel import ScoreChannel
 
 LABEL_WEIGHT = 0.5
-"""Weight of the labels beside the model's own scores, for a model that has learnt its task."""
+"""Weight of the labels relative to the model's own scores, for a model that is trained on its task."""
 
 
 def train(
@@ -54,31 +54,31 @@ def train(
     """Train a model in place, with or without a mark, and keep the best epoch.
 
     On a task with several steps per epoch, the mark is embedded together with the task, after the warm-up
-    steps of its recipe. On a task with one step per epoch (a node task), the model first learns its task
-    for `epochs` epochs and then the mark for twice as many (unless `recipe.after_task` is false). In
-    these further epochs it learns the labels and, unless its validation accuracy was still rising, its
-    own earlier scores.
+    steps of its recipe. On a task with one step per epoch (a node task), the model is first trained on its
+    task for `epochs` epochs, and the mark is then embedded in twice as many (unless `recipe.after_task` is
+    false). In these further epochs it is trained on the labels and, unless its validation accuracy was
+    still rising, on its own earlier scores.
 
-    A mark with a score channel needs a model that has learnt its task, and `mark.with_baseline(model,
+    A mark with a score channel needs a model that is trained on its task, and `mark.with_baseline(model,
     data)`. It is embedded by distillation from the baseline scores, shifted along the secret direction,
     without dropout.
 
-    After a mark was embedded, weights before norms are scaled by `recipe.weight_scale`: the function
-    stays the same, and later fine-tuning changes it less. Scaled weights are unscaled before a mark is
-    embedded.
+    After a mark is embedded, weights before norms are scaled by `recipe.weight_scale`: the function of the
+    model stays the same, and later fine-tuning changes it less. Scaled weights are unscaled before a mark
+    is embedded.
 
     Args:
         model: The model; left in evaluation mode.
         task: The task.
         mark: The mark to embed, if any.
-        epochs: Number of epochs; `planned` says how many there are in all.
+        epochs: Number of epochs; `planned` returns the total number.
         lr: Learning rate of Adam.
         weight_decay: Weight decay of Adam.
         batch_size: Graphs per batch.
         seed: Fixes the order of batches and dropout.
         select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
             With a mark only the last quarter of the epochs is eligible.
-        trained: Whether the model has learnt its task already. The mark is then embedded at once, in
+        trained: Whether the model is trained on its task already. The mark is then embedded at once, in
             `epochs` epochs.
         progress: Called after every epoch.
 
@@ -122,29 +122,38 @@ def train(
 def planned(
     task: Task, mark: Watermark | None, epochs: int, batch_size: int = BATCH_SIZE, *, trained: bool = False
 ) -> int:
-    """Return how many epochs `train` takes in all, with a mark that may be embedded after the task."""
+    """Return the total number of epochs of `train`, with a mark that may be embedded after the task.
+
+    Args:
+        task: The task.
+        mark: The mark to embed, if any.
+        epochs: Number of epochs, as passed to `train`.
+        batch_size: Graphs per batch.
+        trained: Whether the model is trained on its task already.
+    """
     if mark is None or mark.score_channel is not None or trained:
         return epochs
     return 3 * epochs if _apart(task, mark, batch_size) else epochs
 
 
 def _apart(task: Task, mark: Watermark, batch_size: int) -> bool:
-    """Whether a mark is embedded after the task."""
+    """Return whether a mark is embedded after the task."""
     return mark.recipe.after_task and _steps(task, batch_size) == 1
 
 
 def _steps(task: Task, batch_size: int) -> int:
-    """The number of optimiser steps in an epoch."""
+    """Return the number of optimiser steps in an epoch."""
     return 1 if task.level == "node" else -(-len(task.train) // batch_size)
 
 
 def _changed(mark: Watermark, **changes: Any) -> Watermark:
+    """Return a mark with changes to its recipe."""
     return mark.replace(recipe=replace(mark.recipe, **changes))
 
 
 @dataclass(frozen=True)
 class _Targets:
-    """Scores that a model should keep, one row per node or graph, and labels to learn beside them."""
+    """Scores that a model should keep, one row per node or graph, and labels to train on as well."""
 
     scores: Tensor
     labels: Tensor | None = None
@@ -162,7 +171,7 @@ class _Targets:
 
 @dataclass(frozen=True)
 class _Embedding:
-    """A model in training with a mark; one object may run several times."""
+    """A model that is trained with a mark; one object may run several times."""
 
     model: nn.Module
     task: Task
@@ -175,7 +184,7 @@ class _Embedding:
 
     @cached_property
     def held(self) -> Collated | None:
-        """The graphs of a graph task."""
+        """The collated graphs of a graph task."""
         return Collated(self.task.graphs) if self.task.level == "graph" else None
 
     @property
@@ -231,7 +240,7 @@ class _Embedding:
             )
 
     def check(self, mark: Watermark) -> None:
-        """Fail now, before training, if the model cannot be read or carriers cannot be mixed in."""
+        """Raise an error before training if the model cannot be read or carriers cannot be mixed in."""
         if mark.recipe.joint:
             held, task = self.held, self.task
             mark.mix(task.graphs[0] if held is None else held.batch(task.train[:2]), step=0)

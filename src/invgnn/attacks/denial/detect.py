@@ -1,4 +1,4 @@
-"""A detector of carriers: the thief draws carriers of his own and learns what they look like."""
+"""A detector of carriers: a classifier that is trained on carriers that the thief draws."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from invgnn.training.tasks import Task, new_model
 from invgnn.watermark.reference import Reference
 
 SHARE = 0.01
-"""The share of ordinary graphs that may be taken for carriers."""
+"""Largest share of ordinary graphs that may be classified as carriers."""
 MOST = 1000
-"""How many ordinary graphs are learnt from, at most."""
+"""Largest number of ordinary graphs to train on."""
 ROUNDING = 1e-3
-"""How far log-odds may move when a graph is asked about in another batch."""
+"""Largest change of log-odds when a graph is evaluated in another batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """Tells which graphs of a batch look like carriers.
+    """A classifier that decides which graphs of a batch look like carriers.
 
     Attributes:
         net: Scores every graph as ordinary and as a carrier.
-        threshold: Log-odds above which a graph is taken for a carrier.
-        largest: How many nodes a carrier has at most: no larger graph is ever taken for one.
+        threshold: Log-odds above which a graph is classified as a carrier.
+        largest: Largest number of nodes of a carrier; no larger graph is classified as one.
     """
 
     net: nn.Module
@@ -45,27 +45,32 @@ class Detector:
         return (log_odds(self.net, batch) > self.threshold) & (sizes(batch) <= self.largest)
 
     def rows(self, batch: Any, count: int) -> Tensor:
-        """Return the same for every row of scores, of which there is one per graph or one per node."""
+        """Return the same for every row of scores, of which there is one per graph or one per node.
+
+        Args:
+            batch: The batch.
+            count: Number of rows.
+        """
         found = self(batch)
         return found if count == len(found) else found[_owners(batch)]
 
 
 def learn_carriers(model: nn.Module, task: Task, secrets: int, m: int, epochs: int, seed: int) -> Detector:
-    """Train a small GIN to tell carriers of one's own from ordinary graphs of the task.
+    """Train a small GIN to distinguish carriers that the thief draws from ordinary graphs of the task.
 
-    Ordinary are the task's training graphs, or random subgraphs of the one graph of a node task. A fifth of
-    all graphs is kept back to choose the epoch.
+    Ordinary graphs are the task's training graphs, or random subgraphs of the one graph of a node task. A
+    fifth of all graphs is held out to select the epoch.
 
     Args:
-        model: The stolen model: it shows where marks may sit.
+        model: The stolen model; it determines where marks are read.
         task: Its task.
-        secrets: How many secrets carriers are drawn under.
-        m: How many carriers each of them has.
-        epochs: How long the detector learns.
-        seed: Decides secrets and training.
+        secrets: Number of secrets to draw carriers under.
+        m: Carriers per secret.
+        epochs: Epochs of the detector.
+        seed: Seed of the secrets and of the training.
 
     Returns:
-        A detector that takes at most 1 % of the ordinary graphs for carriers.
+        A detector that classifies at most 1 % of the ordinary graphs as carriers.
     """
     carriers = Graphs.concat([mark.carriers for mark in own_marks(model, task, secrets, m, seed)])
     usual = Reference.of(task.data).graphs
@@ -80,7 +85,12 @@ def learn_carriers(model: nn.Module, task: Task, secrets: int, m: int, epochs: i
 
 @torch.no_grad()
 def log_odds(net: nn.Module, batch: Any) -> Tensor:
-    """Return for every graph the log-odds that it is a carrier."""
+    """Return for every graph the log-odds that it is a carrier.
+
+    Args:
+        net: The classifier.
+        batch: The batch.
+    """
     owners = _owners(batch)
     x = described(batch.x.cpu().float(), owners)
     with evaluation_mode(net):
@@ -89,10 +99,14 @@ def log_odds(net: nn.Module, batch: Any) -> Tensor:
 
 
 def described(x: Tensor, owners: Tensor) -> Tensor:
-    """Return features with one more: 1 over the number of nodes of the same graph that have the same ones.
+    """Append a feature: 1 over the number of nodes of the same graph that have the same features.
 
-    Its mean is the share of distinct nodes. Carriers borrow the features of a few nodes, and a network that
-    takes means cannot count.
+    Its mean is the share of distinct nodes. Carriers reuse the features of a few donors, and a network that
+    averages over nodes cannot count them.
+
+    Args:
+        x: The features.
+        owners: The graph of every node.
     """
     groups = torch.cat([owners.to(x)[:, None], x], dim=1)
     _, group, count = groups.unique(dim=0, return_inverse=True, return_counts=True)
@@ -105,13 +119,13 @@ def sizes(batch: Any) -> Tensor:
 
 
 def _owners(batch: Any) -> Tensor:
-    """The graph of every node."""
+    """Return the graph of every node."""
     owners = getattr(batch, "batch", None)
     return torch.zeros(int(batch.num_nodes), dtype=torch.long) if owners is None else owners.cpu()
 
 
 def _lesson(usual: Graphs, carriers: Graphs) -> Task:
-    """Two classes: ordinary graphs and carriers."""
+    """Return a task with two classes: ordinary graphs and carriers."""
     graphs = [*_items(usual, 0), *_items(carriers, 1)]
     order = torch.randperm(len(graphs))
     later = order[: len(order) // 5]
@@ -119,6 +133,7 @@ def _lesson(usual: Graphs, carriers: Graphs) -> Task:
 
 
 def _items(graphs: Graphs, label: int) -> list[Data]:
+    """Return graphs with a label as PyG data."""
     batch = to_batch(graphs)
     features = described(batch.x.float(), batch.batch).split(graphs.sizes.tolist())
     edges = [torch.from_numpy(graphs.take([number]).directed()) for number in range(len(graphs))]

@@ -1,4 +1,4 @@
-"""Formats: the stolen model answers in full, in a form that its owner does not expect."""
+"""Formats: the stolen model returns complete answers in a form that the owner does not expect."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from invgnn.training.tasks import Task
 
 
 class Format(Serving):
-    """Put the stolen model behind an endpoint that writes its answers in another form.
+    """Put the stolen model behind an endpoint that returns its answers in another form.
 
-    Customers are told the form, so it costs them nothing; whoever reads answers with a projection of class
-    scores, each at its place, reads another projection.
+    Customers know the form, so it costs them nothing. A reader that projects class scores by position gets
+    another projection.
 
     Args:
         form: One of `FORMS`, e.g. "classes rolled by one".
-        seed: Decides the order of shuffled classes.
+        seed: Seed of the order of shuffled classes.
     """
 
     def __init__(self, form: str, seed: int = 0) -> None:
@@ -41,6 +41,7 @@ class Format(Serving):
         return Endpoint(model, FORMS[self.form](task.num_classes))
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"serve {self.form}"
 
 
@@ -48,7 +49,12 @@ class Format(Serving):
 
 
 def in_columns(places: Tensor, width: int) -> Wire:
-    """Return the wire that sends the probability of class c in column places[c], and 0 in all others."""
+    """Return the wire that sends the probability of class c in column places[c], and 0 in all others.
+
+    Args:
+        places: The column of every class.
+        width: Number of columns.
+    """
 
     def encode(logs: Tensor) -> Tensor:
         sent = logs.new_zeros(len(logs), width)
@@ -59,18 +65,19 @@ def in_columns(places: Tensor, width: int) -> Wire:
 
 
 def _rolled(classes: int) -> Wire:
+    """Move every class to the next column."""
     return in_columns(torch.arange(classes).roll(-1), classes)
 
 
 def _shuffled(classes: int) -> Wire:
-    """One random cycle through all classes: none stays in its place, and two are swapped."""
+    """Permute the classes by one random cycle, so that no class keeps its column."""
     cycle, places = torch.randperm(classes), torch.empty(classes, dtype=torch.long)
     places[cycle] = cycle.roll(1)
     return in_columns(places, classes)
 
 
 def _one_more(classes: int, *, first: int) -> Wire:
-    """Classes from column `first` on, and one column that is always 0."""
+    """Put the classes into the columns from `first` on, with one further column that is always 0."""
     return in_columns(torch.arange(classes) + first, classes + 1)
 
 
@@ -78,11 +85,11 @@ def _one_more(classes: int, *, first: int) -> Wire:
 
 
 def _log_odds(classes: int, *, of: int) -> Wire:
-    """One column: the log-odds of one of two classes."""
+    """Send one column: the log-odds of one of two classes."""
     if classes != 2:
         raise EditError(
             f"one column of log-odds cannot tell {classes} classes apart",
-            "it is for tasks with two",
+            "use this form only for tasks with two classes",
         )
     columns = [1, 0] if of == 0 else [0, 1]
     return Wire(
@@ -92,10 +99,12 @@ def _log_odds(classes: int, *, of: int) -> Wire:
 
 
 def _percentages(classes: int) -> Wire:
+    """Send probabilities times 100."""
     return Wire(lambda logs: 100 * logs.exp())
 
 
 def _log_probabilities(classes: int) -> Wire:
+    """Send log-probabilities."""
     return Wire(lambda logs: logs)
 
 
@@ -113,12 +122,12 @@ def labelled(names: NDArray[np.str_] | NDArray[np.int64]) -> Wire:
 
 
 def _names(classes: int) -> Wire:
-    """Names that do not sort as the classes do."""
+    """Send names whose order differs from that of the classes."""
     return labelled(np.array([f"kind {classes - number:04d}" for number in range(classes)]))
 
 
 def _numbers(classes: int) -> Wire:
-    """Numbers with gaps, and in another order than the classes."""
+    """Send numbers with gaps, in another order than the classes."""
     return labelled(10 * np.arange(classes, 0, -1, dtype=np.int64))
 
 
@@ -134,4 +143,4 @@ FORMS: dict[str, Callable[[int], Wire]] = {
     "label names": _names,
     "label numbers": _numbers,
 }
-"""What an endpoint may write in place of class scores, by name, for a number of classes."""
+"""Forms of the answers of an endpoint, by name; each is a function of the number of classes."""

@@ -1,4 +1,4 @@
-"""Refusing: an endpoint that answers its customers, and nothing that looks like a carrier."""
+"""Refusal: an endpoint that answers ordinary inputs and refuses inputs that look like carriers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Instead = Literal["NaN", "an error", "a constant"]
 
 
 class Refuse(Serving):
-    """Put the stolen model behind an endpoint that answers nonsense on inputs that look like carriers.
+    """Put the stolen model behind an endpoint that gives useless replies to inputs that look like carriers.
 
-    The thief draws carriers under secrets of his own, as everybody may, and trains a small network to tell
-    them from ordinary graphs. Of these at most 1 % are refused as well.
+    The thief draws carriers under secrets of their own and trains a small network to distinguish them from
+    ordinary graphs. At most 1 % of the ordinary graphs are refused as well.
 
     Args:
-        instead: What is sent for such an input: "NaN"; "an error", which refuses the whole request; or
-            "a constant", all classes alike.
-        secrets: How many carrier sets he draws, of m each.
-        m: How many carriers a set has.
-        epochs: How long the network learns.
-        seed: Decides his secrets and the network.
+        instead: The reply to such an input: "NaN"; "an error", which refuses the whole request; or "a
+            constant", equal scores for all classes.
+        secrets: Number of carrier sets that the thief draws.
+        m: Carriers per set.
+        epochs: Epochs of the network.
+        seed: Seed of the secrets and of the network.
     """
 
     knows: tuple[Knowledge, ...] = ("the weights", "task data", "the algorithm")
@@ -38,20 +38,23 @@ class Refuse(Serving):
         self, instead: Instead = "NaN", *, secrets: int = 16, m: int = 16, epochs: int = 20, seed: int = 0
     ) -> None:
         if instead not in get_args(Instead):
-            raise ParameterError(f"{instead!r} cannot be sent", f"choose {', '.join(get_args(Instead))}")
+            raise ParameterError(
+                f"unknown reply {instead!r}", f"choose one of {', '.join(get_args(Instead))}"
+            )
         check_m(m)
         if min(secrets, epochs) < 1:
             raise ParameterError(
-                f"{secrets} secrets, {epochs} epochs", "16 secrets and 20 epochs are usual"
+                f"secrets={secrets}, epochs={epochs}", "use positive numbers; the defaults are 16 and 20"
             )
         self.instead, self.secrets, self.m, self.epochs, self.seed = instead, secrets, m, epochs, seed
 
     def apply(self, model: nn.Module, task: Task) -> Endpoint:
-        """Return an endpoint in front of the copy, and a detector in front of the endpoint."""
+        """Return an endpoint with a detector in front of the copy."""
         detector = learn_carriers(model, task, self.secrets, self.m, self.epochs, self.seed)
         return Wary(model, detector, self.instead)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         more = {
             f", {self.secrets} secrets": self.secrets != 16,
             f", m={self.m}": self.m != 16,
@@ -61,9 +64,14 @@ class Refuse(Serving):
 
 
 class Wary(Endpoint):
-    """An endpoint that looks at every input before it answers.
+    """An endpoint that classifies every input before it replies.
 
-    A customer whose input is refused knows as much as before: to him all classes are alike.
+    A customer whose input is refused gets equal scores for all classes.
+
+    Args:
+        model: The stolen model.
+        detector: The detector of carriers.
+        instead: The reply to inputs that look like carriers.
     """
 
     def __init__(self, model: nn.Module, detector: Detector, instead: Instead) -> None:
@@ -71,10 +79,10 @@ class Wary(Endpoint):
         self._guard = (detector, instead)
 
     def serve(self, batch: Any) -> Tensor:
-        """Return what is sent.
+        """Return the reply.
 
         Raises:
-            ValueError: If some input looks like a carrier and the thief refuses with an error.
+            ValueError: If some input looks like a carrier and the endpoint refuses with an error.
         """
         said = self.answer(batch).exp()
         detector, instead = self._guard
@@ -85,7 +93,7 @@ class Wary(Endpoint):
         return said
 
     def forward(self, batch: Any) -> Tensor:
-        """Return the class scores that customers have who ask about one input at a time."""
+        """Return the class scores of customers who send one input at a time."""
         said = self.answer(batch).exp()
         said[self._guard[0].rows(batch, len(said))] = 1 / said.shape[1]
         return said

@@ -1,4 +1,4 @@
-"""Serving: the stolen model stays as it is, but what it says is changed on the way out."""
+"""Serving: the stolen model is unchanged, but an endpoint changes its answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from invgnn.training.tasks import Task
 
 @dataclass(frozen=True)
 class Wire:
-    """How an endpoint writes its answers, and how a customer who was told reads them.
+    """The format of an endpoint's replies, and how a customer who knows it reads them.
 
     Attributes:
-        encode: From log-probabilities [rows, classes] to what is sent.
-        decode: From what is sent to scores [rows, classes]; by default scores are what is sent.
+        encode: Maps log-probabilities [rows, classes] to the reply.
+        decode: Maps the reply to scores [rows, classes]; by default the reply is used as scores.
     """
 
     encode: Callable[[Tensor], Any]
@@ -33,35 +33,39 @@ class Wire:
 
 
 class Endpoint(nn.Module):
-    """A served model: takes a PyG batch, answers over a wire, and shows no layer and no weight.
+    """A served model: it takes a PyG batch, replies over a wire, and exposes no layer and no weight.
 
-    The owner meets it as the function `endpoint.serve`, which gives what is sent and nothing else. Calling
-    the endpoint gives the class scores that a paying customer has in the end, who was told the format.
+    The owner gets the function `endpoint.serve`, which returns the reply and nothing else. Calling the
+    endpoint returns the class scores of a customer who knows the format.
+
+    Args:
+        model: The stolen model.
+        wire: The format of the replies.
     """
 
     def __init__(self, model: nn.Module, wire: Wire) -> None:
         super().__init__()
-        self._held = (model.eval(), wire)  # in a tuple, where nobody looks for a submodule
+        self._held = (model.eval(), wire)  # in a tuple, so that it is not registered as a submodule
 
     @torch.no_grad()
     def answer(self, batch: Any) -> Tensor:
-        """Return log-probabilities in double precision, one row per graph or node; they never leave."""
+        """Return the internal log-probabilities in double precision, one row per graph or node."""
         model, _ = self._held
         weight = weight_of(model)
         placed = batch if weight is None else copy.copy(batch).to(weight.device)
         return log_scores(call(model, placed).cpu()).double().log_softmax(-1)
 
     def serve(self, batch: Any) -> Any:
-        """Return what is sent."""
+        """Return the reply."""
         return self._held[1].encode(self.answer(batch))
 
     def forward(self, batch: Any) -> Tensor:
-        """Return the class scores that a customer reads out of what is sent."""
+        """Return the class scores that a customer reads from the reply."""
         return self._held[1].decode(self.serve(batch))
 
 
 class Serving(Attack):
-    """Put the stolen model behind an endpoint, which decides what leaves it."""
+    """An attack that puts the stolen model behind an endpoint, which decides what it returns."""
 
     knows: tuple[Knowledge, ...] = ("the weights",)
     same_architecture = False
@@ -72,12 +76,14 @@ class Serving(Attack):
 
 
 class Serve(Serving):
-    """Put the stolen model behind an endpoint that blurs the probabilities it returns.
+    """Put the stolen model behind an endpoint that makes the returned probabilities less precise.
 
-    temperature  divides the scores before they become probabilities
-    noise        standard deviation, in nats, of noise on the scores; the same for the same request
-    top          the top class gets all the probability
-    digits       decimal digits that probabilities are rounded to
+    Args:
+        digits: Number of decimal digits that probabilities are rounded to.
+        top: Whether the top class gets all the probability.
+        temperature: Divisor of the scores before they become probabilities.
+        noise: Standard deviation, in nats, of noise on the scores; the same for equal requests.
+        seed: Seed of the noise.
     """
 
     def __init__(
@@ -90,20 +96,24 @@ class Serve(Serving):
         seed: int = 0,
     ) -> None:
         if digits is not None and not 1 <= digits <= 12:
-            raise ParameterError(f"{digits} digits cannot be returned", "2 is usual")
+            raise ParameterError(f"digits={digits} is not in 1..12", "for example, use 2 digits")
         if not 0 < temperature < float("inf") or not 0 <= noise < float("inf"):
-            raise ParameterError(f"temperature {temperature}, noise {noise}", "give positive numbers")
+            raise ParameterError(
+                f"temperature={temperature}, noise={noise}", "use temperature > 0 and noise >= 0"
+            )
         if (digits, top, temperature, noise) == (None, False, 1, 0):
-            raise ParameterError("nothing is changed on the way out", "pass digits=2, or top=True")
+            raise ParameterError(
+                "these settings do not change the replies", "pass for example digits=2 or top=True"
+            )
         self.digits, self.top = digits, top
         self.temperature, self.noise, self.seed = temperature, noise, seed
 
     def apply(self, model: nn.Module, task: Task) -> Endpoint:
-        """An endpoint in front of the copy."""
+        """Return an endpoint in front of the copy."""
         return Endpoint(model, Wire(self.blur))
 
     def blur(self, logs: Tensor) -> Tensor:
-        """The probabilities that are returned for log-probabilities."""
+        """Return the probabilities that are sent for log-probabilities."""
         logs = logs / self.temperature
         if self.noise:
             draws = torch.Generator().manual_seed(self.seed)
@@ -114,6 +124,7 @@ class Serve(Serving):
         return shown if self.digits is None else shown.round(decimals=self.digits)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         parts = {
             f"at temperature {self.temperature:g}": self.temperature != 1,
             f"with noise {self.noise:g}": self.noise > 0,

@@ -1,4 +1,4 @@
-"""What an honest or a dishonest user does to a model without knowing the secret."""
+"""Changes that an honest or a dishonest user makes to a model without knowing the secret."""
 
 from invgnn.attacks.edits.cast import Cast
 from invgnn.attacks.edits.chain import Chain

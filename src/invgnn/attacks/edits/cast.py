@@ -1,4 +1,4 @@
-"""A checkpoint kept in half precision."""
+"""Rounding of a checkpoint to half precision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Cast(Edit):
-    """Round every parameter and buffer to a shorter floating-point format; compute as before."""
+    """Round every parameter and buffer to a shorter floating-point format, and compute as before.
+
+    Args:
+        precision: "bf16" or "fp16".
+    """
 
     def __init__(self, precision: str = "bf16") -> None:
         if precision not in PRECISIONS:
@@ -21,7 +25,7 @@ class Cast(Edit):
         self.precision = precision
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """There and back again, so that the model takes the inputs it took."""
+        """Convert to the shorter format and back, so that the model accepts the same inputs."""
         with torch.no_grad():
             for value in (*model.parameters(), *model.buffers()):
                 if value.is_floating_point():
@@ -29,4 +33,5 @@ class Cast(Edit):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return self.precision

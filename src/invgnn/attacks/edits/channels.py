@@ -1,4 +1,4 @@
-"""Channel pruning: whole hidden units are cut out."""
+"""Channel pruning: removal of whole hidden units."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from invgnn.training.tasks import Task
 
 
 class PruneChannels(Edit):
-    """Silence the share of hidden units with the weakest incoming weights, in every hidden layer.
+    """Set the hidden units with the smallest incoming weights to zero, in every hidden layer.
 
-    Their rows, biases and norms become zero, so that they answer zero whatever comes in.
+    Their rows, biases and norms become zero, so their output is zero for every input.
+
+    Args:
+        share: Share of the hidden units, in (0, 1).
     """
 
     def __init__(self, share: float) -> None:
         if not 0 < share < 1:
-            raise ParameterError(f"share={share} is not in (0, 1)", "0.2 cuts out a fifth")
+            raise ParameterError(f"share={share} is not in (0, 1)", "for example, 0.2 prunes a fifth")
         self.share = share
 
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Rank units by the Euclidean norm of their rows, layer by layer."""
+        """Rank the units of each layer by the Euclidean norm of their rows and set the smallest to zero."""
         for units in hidden_units(model, some_inputs(task)):
             strength = torch.cat([w for w in units.makers if w.dim() == 2], dim=1).norm(dim=1)
             weak = strength.argsort()[: max(1, int(self.share * len(units)))]
@@ -34,4 +37,5 @@ class PruneChannels(Edit):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"prune {self.share:.0%} of channels"

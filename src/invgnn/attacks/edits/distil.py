@@ -1,4 +1,4 @@
-"""Knowledge distillation into another model, or into the teacher's own copy."""
+"""Knowledge distillation into another model, or into a copy of the teacher."""
 
 from __future__ import annotations
 
@@ -26,13 +26,19 @@ Start = Literal["fresh", "teacher"]
 class Distil(Edit):
     """Train a student on the softened scores of the model and keep its best epoch on validation data.
 
-    A student that starts from the teacher keeps the last epoch: the first ones are all but the teacher.
+    A student that starts from the teacher keeps the last epoch instead, because in the first epochs it is
+    almost the teacher.
 
-    student  "same" architecture, "half" the hidden width, the "other" backbone (GraphSAGE, or GCN for a
-             GraphSAGE), or a function from the task to a model of your own
-    start    "fresh" weights, or those of the "teacher"
-    rho_kd   the paper's retention fraction: share of the training inputs that the teacher is asked
-             about; on the others the student learns the true label
+    Args:
+        student: "same" architecture, "half" the hidden width, the "other" backbone (GraphSAGE, or GCN for a
+            GraphSAGE), or a function from the task to a model of your own.
+        start: "fresh" weights, or those of the "teacher".
+        rho_kd: The paper's retention fraction: share of the training inputs with teacher scores; on the
+            others the student is trained on the true label.
+        temperature: Temperature of the distillation.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Seed of the student and of the training.
     """
 
     def __init__(
@@ -48,29 +54,42 @@ class Distil(Edit):
     ) -> None:
         if isinstance(student, nn.Module) or not (callable(student) or student in STUDENTS):
             advice = f"choose one of {', '.join(STUDENTS)}, or pass student=lambda task: YourModel(...)"
-            raise ParameterError(f"{student!r} is no kind of student", advice)
+            raise ParameterError(f"unknown student {student!r}", advice)
         if start not in ("fresh", "teacher") or (start == "teacher" and student != "same"):
-            raise ParameterError(f"the student {student!r} cannot start from {start!r}", "start='fresh'")
+            raise ParameterError(
+                f"the student {student!r} cannot start from {start!r}",
+                "use start='fresh', or student='same' with start='teacher'",
+            )
         if not 0 < rho_kd <= 1:
-            raise ParameterError(f"rho_kd={rho_kd} is not in (0, 1]", "1 asks the teacher about everything")
+            raise ParameterError(
+                f"rho_kd={rho_kd} is not in (0, 1]", "1 uses teacher scores on all training inputs"
+            )
         if epochs < 1 or not all(0 < value < float("inf") for value in (lr, temperature)):
-            raise ParameterError("epochs, lr and temperature must be positive", "usual are 100, 0.01 and 2")
+            raise ParameterError(
+                f"epochs={epochs}, lr={lr}, temperature={temperature}",
+                "use positive, finite numbers; the defaults are 100, 0.01 and 2",
+            )
         self.student, self.start, self.rho_kd = student, start, rho_kd
         self.temperature, self.epochs, self.lr, self.seed = temperature, epochs, lr, seed
         self.same_architecture = student == "same"
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Ask the teacher once, then teach."""
+        """Compute the teacher's scores once, then train the student."""
         targets = ask_teacher(model, task, self.rho_kd, self.temperature)
         student = model if self.start == "teacher" else self.new_student(model, task)
         learn(student, task, targets, epochs=self.epochs, lr=self.lr, select=self.start == "fresh")
         return student
 
     def new_student(self, teacher: nn.Module, task: Task) -> nn.Module:
-        """A student that knows nothing yet."""
+        """Return an untrained student.
+
+        Args:
+            teacher: The model.
+            task: Its task.
+        """
         if callable(self.student):
-            student = copy.deepcopy(self.student(task))  # it may hand out the same model every time
-            scores(student, task)  # layers made without a width find it
+            student = copy.deepcopy(self.student(task))  # it may return the same model every time
+            scores(student, task)  # initialises lazy layers
             return student
         if self.student == "same":
             return fresh_twin(teacher)
@@ -79,6 +98,7 @@ class Distil(Edit):
         return made if like is None else made.to(like)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         own = getattr(self.student, "__name__", "own model").replace("<lambda>", "own model")
         into = f" into {own}" if callable(self.student) else STUDENTS[self.student]
         more = {
@@ -92,6 +112,7 @@ class Distil(Edit):
 
 
 def _narrow(teacher: nn.Module) -> nn.Module:
+    """Return a new model of the teacher's kind with half the hidden width."""
     plan = dict(teacher.architecture) if isinstance(teacher, Backbone) else {}
     if not plan or (plan["num_layers"], plan["level"]) == (1, "node"):
         raise EditError(
@@ -102,6 +123,7 @@ def _narrow(teacher: nn.Module) -> nn.Module:
 
 
 def _other(teacher: nn.Module, task: Task) -> nn.Module:
+    """Return a new model with another backbone."""
     plan = teacher.architecture if isinstance(teacher, Backbone) else {}
     name = "GCN" if plan.get("name") == "GraphSAGE" else "GraphSAGE"
     seed = int(torch.randint(2**31, ()))

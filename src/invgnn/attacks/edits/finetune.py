@@ -19,23 +19,30 @@ Part = Literal["all", "last"]
 
 
 class FineTune(Edit):
-    """Train on with the task loss alone and keep the last epoch.
+    """Train further with the task loss alone and keep the last epoch.
 
-    part   "all" layers learn, or the "last" alone: all else stays, statistics of norms included
-    fresh  the last layer starts anew
+    Args:
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Fixes the order of batches and dropout.
+        part: "all" layers are trained, or the "last" alone; all else is fixed, including statistics of
+            norms.
+        fresh: Whether the last layer is initialised again first.
     """
 
     def __init__(
         self, epochs: int = 20, lr: float = 1e-3, seed: int = 0, *, part: Part = "all", fresh: bool = False
     ) -> None:
         if epochs < 1 or not 0 < lr < float("inf"):
-            raise ParameterError(f"{epochs} epochs at {lr} is no training", "20 epochs at 1e-3 are usual")
+            raise ParameterError(
+                f"epochs={epochs}, lr={lr}", "use positive, finite numbers; the defaults are 20 and 1e-3"
+            )
         if part not in ("all", "last"):
             raise ParameterError(f"unknown part {part!r}", "choose 'all' or 'last'")
         self.epochs, self.lr, self.seed, self.part, self.fresh = epochs, lr, seed, part, fresh
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Run the library's own loop without a mark."""
+        """Run the library's training loop without a mark."""
         last = last_layer(model, task) if self.fresh or self.part == "last" else model
         if self.fresh:
             reset(last)
@@ -44,6 +51,7 @@ class FineTune(Edit):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         verb = {
             ("all", False): "fine-tune",
             ("last", False): "fine-tune last layer",
@@ -55,7 +63,7 @@ class FineTune(Edit):
 
 @contextmanager
 def _learning(model: nn.Module, part: nn.Module) -> Iterator[None]:
-    """Nothing outside the part changes: no weight, and no statistic that a norm keeps."""
+    """Fix everything outside the part: its weights, and the running statistics of norms."""
     inside = set(part.modules())
     norms = [m for m in model.modules() if m not in inside and any(True for _ in m.buffers(recurse=False))]
     all_learn(model)

@@ -1,4 +1,4 @@
-"""The same function with hidden units more that do nothing."""
+"""An edit that adds hidden units without effect; the function of the model stays the same."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from invgnn.training.tasks import Task
 
 
 class IdleUnit(Edit):
-    """Append to every hidden layer a unit that is always 0 and that nothing heeds; every score stays.
+    """Append to every hidden layer a unit that is always 0 and has no effect; all scores stay the same.
 
-    Whoever pads widths to round numbers does the same. A perception head stays as narrow as it was.
+    Padding widths to round numbers has the same effect. A perception head keeps its width.
 
     Guarantee: scores on task inputs agree to 1e-5 of their size, or the edit refuses the model.
     """
@@ -33,7 +33,7 @@ class IdleUnit(Edit):
         """Return the wider model.
 
         Raises:
-            EditError: If the model has no hidden units, or is no stack of layers that can be widened.
+            EditError: If the model has no hidden units, or is not a stack of layers that can be widened.
         """
         before, layers = scores(model, task), hidden_units(model, some_inputs(task))
         wide = _rebuilt(model) if isinstance(model, Backbone) else _padded(model, layers)
@@ -45,14 +45,15 @@ class IdleUnit(Edit):
         return wide
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "idle hidden unit"
 
 
-_ADVICE = "known are stacks of linear maps and of convolutions made of them, with batch norms at most"
+_ADVICE = "supported are stacks of linear layers, of convolutions made of them, and of batch norms"
 
 
 def _rebuilt(model: Backbone) -> Backbone:
-    """The next wider model of a kind that can be built anew, so that a file can hold it."""
+    """Build a backbone anew with one more hidden unit, so that it can be saved to a model file."""
     plan = {**model.architecture, "hidden_channels": model.architecture["hidden_channels"] + 1}
     wide, like, head = build(plan), weight_of(model), getattr(model, "perception", None)
     if head is not None:
@@ -66,7 +67,7 @@ def _rebuilt(model: Backbone) -> Backbone:
 
 
 def _padded(model: nn.Module, layers: list[Units]) -> nn.Module:
-    """The model itself, with a row or a column more in every tensor of its hidden units."""
+    """Append a row or a column to every tensor of the hidden units, in place."""
     for part, name, axis in list(dict.fromkeys(_places(model, layers))):
         old: Tensor = getattr(part, name)
         shape = [1 if a == axis else n for a, n in enumerate(old.shape)]
@@ -87,7 +88,7 @@ def _padded(model: nn.Module, layers: list[Units]) -> nn.Module:
 
 
 def _places(model: nn.Module, layers: list[Units]) -> Iterator[tuple[nn.Module, str, int]]:
-    """Where each tensor of the hidden units is held, and the axis along which its units lie."""
+    """Yield the module and name of each tensor of the hidden units, and the axis of its units."""
     names = [(part, name) for part in model.modules() for name in (*part._parameters, *part._buffers)]
     owners: dict[int, list[tuple[nn.Module, str]]] = {}
     for part, name in names:
@@ -97,10 +98,10 @@ def _places(model: nn.Module, layers: list[Units]) -> Iterator[tuple[nn.Module, 
         for value, axis in (*rows, *((value, 1) for value in units.takers)):
             held = owners.get(id(value), [])
             if len(held) != 1:
-                raise EditError("a weight of the hidden units is computed, or held in two places", _ADVICE)
+                raise EditError("a weight of the hidden units is computed, or used in two places", _ADVICE)
             yield *held[0], axis
 
 
 def _idle(name: str) -> float:
-    """What a tensor holds for a unit that is always 0: the variance that a norm divides by, or nothing."""
+    """Return the value of a tensor for a unit that is always 0: 1 for a running variance, else 0."""
     return float(name.endswith("running_var"))

@@ -1,4 +1,4 @@
-"""The same function in another order."""
+"""A permutation of the hidden units; the function of the model stays the same."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from invgnn.training.tasks import Task
 
 
 class PermuteUnits(Edit):
-    """Shuffle the hidden units of every layer; every score stays the same.
+    """Shuffle the hidden units of every layer; all scores stay the same.
 
     Guarantee: scores on task inputs agree to 1e-5 of their size, or the edit refuses the model.
+
+    Args:
+        seed: Seed of the permutations.
     """
 
     same_function = True
@@ -24,7 +27,7 @@ class PermuteUnits(Edit):
 
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Shuffle what makes a unit and what takes it in alike."""
+        """Apply the same permutation to the outputs of a layer and to the inputs of the next."""
         before = scores(model, task)
         for units in hidden_units(model, some_inputs(task)):
             order = torch.randperm(len(units))
@@ -36,4 +39,5 @@ class PermuteUnits(Edit):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "permute units"

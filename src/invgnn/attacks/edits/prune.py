@@ -1,4 +1,4 @@
-"""Global magnitude pruning, in one shot."""
+"""Global magnitude pruning in one step."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from invgnn.training.tasks import Task
 
 
 class Prune(Edit):
-    """Set the smallest share of all weights to zero, over all layers together."""
+    """Set the share of weights with the smallest magnitudes to zero, over all layers together.
+
+    Args:
+        share: Share of the weights, in (0, 1).
+    """
 
     def __init__(self, share: float) -> None:
         if not 0 < share < 1:
-            raise ParameterError(f"share={share} is not in (0, 1)", "0.5 prunes half")
+            raise ParameterError(f"share={share} is not in (0, 1)", "for example, 0.5 prunes half")
         self.share = share
 
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Zero the weights below the global quantile of magnitudes."""
+        """Set the weights below the global quantile of magnitudes to zero."""
         weights = weight_matrices(model)
         sizes = torch.cat([w.abs().flatten() for w in weights])
         limit = sizes.kthvalue(max(1, int(self.share * sizes.numel()))).values
@@ -30,4 +34,5 @@ class Prune(Edit):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"prune {self.share:.0%}"

@@ -1,4 +1,4 @@
-"""The edits of the benchmark, and those that plug-ins bring."""
+"""The edits of the benchmark, and edits of plug-ins."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ E = TypeVar("E", bound=Edit)
 
 
 def suite() -> list[Edit]:
-    """The edits of the paper and ours, in the order of the tables.
+    """Return the edits of the paper and of this library, in the order of the tables.
 
-    Some refuse some models with an `EditError` that says why: no batch norm, no hidden units.
+    Some edits raise an `EditError` for some models and say why, for example for a model without batch norms
+    or without hidden units.
     """
     return [
         *(Prune(share) for share in (0.2, 0.4, 0.5)),
@@ -52,42 +53,54 @@ def suite() -> list[Edit]:
 
 
 def find_edits() -> list[Edit]:
-    """The suite, then what installed packages offer under the entry points `invgnn.edits`, by name.
+    """Return the suite, then the edits that installed packages provide, sorted by name.
 
-    An entry point is an edit, or something that makes one or several when called without arguments.
+    Packages provide edits as entry points of the group `invgnn.edits`. An entry point is an edit, or a
+    callable without arguments that returns one or several.
     """
-    return with_plugins(suite(), GROUP, Edit)  # type: ignore[type-abstract]  # none is made of it
+    return with_plugins(suite(), GROUP, Edit)  # type: ignore[type-abstract]  # not instantiated
 
 
 def with_plugins(found: list[E], group: str, kind: type[E]) -> list[E]:
-    """The given edits, then those of their kind that installed packages offer under a group."""
+    """Return the given edits, then those of installed packages under an entry point group.
+
+    Args:
+        found: The given edits.
+        group: Name of the entry point group.
+        kind: The class that the edits must have.
+
+    Raises:
+        EditError: If a plug-in fails, returns something else, or uses the name of another edit.
+    """
     for plugin in sorted(entry_points(group=group), key=lambda plugin: plugin.name):
         for edit in _offered(plugin, kind):
             if repr(edit) in map(repr, found):
                 raise _broken(
-                    plugin, f"its edit {edit!r} has the name of another", "give it another repr()"
+                    plugin, f"its edit {edit!r} has the name of another edit", "give it another repr()"
                 )
             found.append(edit)
     return found
 
 
 def _offered(plugin: EntryPoint, kind: type[E]) -> list[E]:
+    """Return the edits of one plug-in."""
     try:
         value: Any = plugin.load()
         made = value if isinstance(value, Edit) else value()
         edits: list[Any] = [made] if isinstance(made, Edit) else list(made)
-    except Exception as error:  # whatever a stranger's package raises
+    except Exception as error:  # third-party code may raise anything
         what = f"it fails with {type(error).__name__}: {error}"
         raise _broken(plugin, what, "update it, or uninstall the package") from error
     strange = [type(edit).__name__ for edit in edits if not isinstance(edit, kind)]
     if strange:
-        what = f"it gives a {strange[0]}, not an {kind.__name__}"
+        what = f"it returns a {strange[0]}, not an {kind.__name__}"
         raise _broken(plugin, what, f"derive it from {kind.__module__}.{kind.__name__}")
     return edits
 
 
 def _broken(plugin: EntryPoint, what: str, advice: str) -> EditError:
+    """Return the error for a plug-in that cannot be used."""
     return EditError(
         f"the plug-in {plugin.name} = {plugin.value} cannot be used: {what}",
-        f"{advice}; invgnn.testing.check_edit tells its author what is missing",
+        f"{advice}; its author can test it with invgnn.testing.check_edit",
     )

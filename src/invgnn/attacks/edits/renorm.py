@@ -1,4 +1,4 @@
-"""Batch norms that see the editor's data."""
+"""Re-estimation of batch norm statistics on the editor's data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from invgnn.training.tasks import Task
 
 
 class ReestimateNorm(Edit):
-    """Estimate the running means and variances of batch norms anew on the training data.
+    """Estimate the running means and variances of batch norms again on the training data.
 
-    No weight changes. Batches count alike: the statistics are plain averages over one pass.
+    No weight changes. All batches have the same weight: the statistics are plain averages over one pass.
+
+    Args:
+        batch_size: Graphs per batch.
+        seed: Fixes the order of batches.
     """
 
     def __init__(self, batch_size: int = 64, seed: int = 0) -> None:
@@ -24,18 +28,22 @@ class ReestimateNorm(Edit):
 
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """One pass in which nothing but the norms is in training mode."""
+        """Run one pass with only the norms in training mode.
+
+        Raises:
+            EditError: If the model has no batch norm with running statistics.
+        """
         norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
         if not norms:
             raise EditError(
                 "the model has no batch norm with running statistics",
-                "there is nothing to estimate anew; leave this edit out",
+                "leave this edit out: there are no statistics to estimate",
             )
         momenta = [norm.momentum for norm in norms]
         model.eval()
         for norm in norms:
             norm.reset_running_stats()
-            norm.train().momentum = None  # PyTorch's word for a plain average
+            norm.train().momentum = None  # in PyTorch None means a plain average
         held = Collated(task.graphs) if task.level == "graph" else None
         for batch, _ in batches(task, held, self.batch_size):
             call(model, batch)
@@ -44,4 +52,5 @@ class ReestimateNorm(Edit):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "re-estimate norms"

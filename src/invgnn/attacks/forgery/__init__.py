@@ -1,4 +1,4 @@
-"""What somebody who never marked a model does to claim it, and what becomes of it."""
+"""Forgeries: claims on a model that the claimant never marked, and how verification treats them."""
 
 from invgnn.attacks.forgery.choose import (
     ArrangeData,
@@ -64,9 +64,9 @@ __all__ = [
 
 
 def suite() -> list[Forgery]:
-    """Every forgery that needs nothing but a model and a task, in the order of the tables.
+    """Return every forgery that needs only a model and a task, in the order of the tables.
 
-    `Replay`, and `Transcribe` of overheard queries, need what leaked.
+    `Replay`, and `Transcribe` with overheard queries, need leaked data and are not included.
     """
     return [
         *(Hunt(search) for search in (Random(), Evolution(), Cma(), Tpe(), Gp())),

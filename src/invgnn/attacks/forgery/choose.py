@@ -1,4 +1,4 @@
-"""Carriers chosen, ordered or repeated after looking at the suspect, and bits made to fit its answers."""
+"""Forgeries that choose, order or repeat carriers after seeing the suspect, or fit bits to its answers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Key, Watermark
 
 SECRETS = 16
-"""How many secrets are tried for one whose reading leans the right way: every second does."""
+"""Number of secrets tested for one whose reading favours the wanted bit; about every second does."""
 
 
 class Choice(Forgery):
-    """What these have in common: m carriers, and marks of the forger's to read them with."""
+    """The base class of these forgeries: m carriers, and marks that the forger draws.
+
+    Args:
+        m: Number of carriers.
+    """
 
     def __init__(self, m: int = 128) -> None:
         self.m = m
@@ -35,19 +39,26 @@ class Choice(Forgery):
     def own(
         self, reference: Reference, key: Key = "keyed", *, m: int = 0, sampler: Sampler | None = None
     ) -> Watermark:
-        """A mark of the forger's, drawn by the rules."""
+        """Draw a mark of the forger by the rules.
+
+        Args:
+            reference: The reference data.
+            key: Kind of the key.
+            m: Number of carriers; by default that of the forgery.
+            sampler: The sampler; by default carriers keep the features of their seed graphs.
+        """
         how: dict[str, Any] = {"key": key, "access": "embedding", "sampler": sampler or KEPT}
         return Watermark.draw(self.secret(key), reference, m=m or self.m, **how)
 
 
 class ArrangeData(Choice):
-    """Put the carriers in such an order that the model's high answers fall on the 1-positions."""
+    """Order the carriers so that the model's high answers fall on the positions of 1-bits."""
 
     fools = "bits from the secret alone, one per position"
     stopped = "bits are bound to the digest of the carriers in their order"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Sort the carriers by what the model answers on them."""
+        """Sort the carriers by the model's answers."""
         mark = self.own(Reference.of(task.data))
         said = mark.read(model).carriers
         place = np.empty(self.m, dtype=np.int64)
@@ -57,24 +68,27 @@ class ArrangeData(Choice):
         return Forged(model, naive, (lambda: verify(model, arranged),), mark=arranged)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "arrange the data"
 
 
 class Transcribe(Choice):
-    """Call the model's own answers the bits, on carriers of the forger's or on overheard ones.
+    """Claim the model's own answers as the bits, on carriers of the forger or on overheard ones.
 
-    overheard  carriers that somebody else asked about, as whoever serves the model can log them
+    Args:
+        m: Number of carriers.
+        overheard: Carriers of somebody else's queries, as logged by whoever serves the model.
     """
 
     fools = "carriers and bits handed over as a list"
-    stopped = "bits are derived from the secret and stored nowhere"
+    stopped = "bits are derived from the secret and are not stored"
 
     def __init__(self, m: int = 128, overheard: Graphs | None = None) -> None:
         super().__init__(m if overheard is None else len(overheard))
         self.overheard = overheard
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Ask, decode, and write down what was said."""
+        """Query the model, decode its answers, and claim them as bits."""
         mark = self.own(Reference.of(task.data))
         if self.overheard is not None:
             mark = bound_anew(mark, self.overheard)
@@ -83,17 +97,18 @@ class Transcribe(Choice):
         return Forged(model, naive, (lambda: verify(model, mark),), mark=mark)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "transcribe answers" if self.overheard is None else "transcribe overheard queries"
 
 
 class ChooseCarriers(Choice):
-    """Look at single answers and keep the carriers that match: with plain bits every second one does."""
+    """Keep carriers whose answers match; with plain bits about every second one does."""
 
     fools = "plain bits, carriers that pass every test of the protocol, T ≥ τ"
-    stopped = "a plain mark is never owned; keyed bits change with the set"
+    stopped = "a plain mark is never owned; keyed bits change with the carrier set"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Ask about a pool four times as large; take the best of each bit."""
+        """Query the model on a pool four times as large, and keep the best carriers for each bit."""
         reference = Reference.of(task.data)
         marks = [self.own(reference, key) for key in ("plain", "keyed")]
         grounds = [Ground.prepare(model, mark, reference, 4 * self.m) for mark in marks]
@@ -103,22 +118,24 @@ class ChooseCarriers(Choice):
         return Forged(model, naive, attempts, mark=plain)
 
     def _best(self, ground: Ground) -> Ints:
+        """Return the carriers of the pool with the highest answers for 1 and the lowest answers for 0."""
         order = np.argsort(ground.answers, kind="stable")
         ones, zeros = (order[ground.bits[order] == bit] for bit in (1, 0))
         return np.sort(np.concatenate([ones[-self.m // 2 :], zeros[: self.m // 2]]))
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "choose carriers after looking"
 
 
 class ChooseSubset(Choice):
-    """Draw four times as many carriers by the rules, and show only those that happened to match."""
+    """Draw four times as many carriers by the rules, and present only those that match."""
 
-    fools = "any subset of a sound mark, T ≥ τ"
-    stopped = "m is bound: fewer carriers are refused, and bound anew they have other bits"
+    fools = "any subset of a valid mark, T ≥ τ"
+    stopped = "m is bound: fewer carriers are refused; if bound again, they have other bits"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Keep equally many right ones of each bit."""
+        """Keep the best carriers, equally many for each bit."""
         mark = self.own(Reference.of(task.data), m=4 * self.m)
         said = mark.read(model).carriers
         order = np.argsort(said, kind="stable")
@@ -133,17 +150,18 @@ class ChooseSubset(Choice):
         return Forged(model, naive, attempts, mark=mark)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "choose a subset after looking"
 
 
 class RepeatCarriers(Choice):
-    """Two carriers that match, each many times over: one lucky throw counted as m."""
+    """Present two matching carriers many times, so that one coincidence counts m times."""
 
     fools = "matches counted as independent"
-    stopped = "carriers that look the same are refused; the exact null cares for none that pass"
+    stopped = "carriers that look the same are refused; the exact null holds for any that pass"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """The 1-carrier answered highest and the 0-carrier answered lowest, m/2 times each."""
+        """Repeat the 1-carrier with the highest answer and the 0-carrier with the lowest, m/2 times each."""
         reference = Reference.of(task.data)
         plain, keyed = self.own(reference, "plain"), self.own(reference)
         said = plain.read(model).carriers
@@ -155,7 +173,7 @@ class RepeatCarriers(Choice):
             lambda: verify(model, bound_anew(plain, repeated)),
             lambda: verify(model, bound_anew(keyed, repeated)),
         ]
-        if repeated.x is not None:  # compared with their features, a grain of dust tells graphs apart
+        if repeated.x is not None:  # if features are compared, a tiny perturbation makes graphs different
             dusty = Graphs(repeated.ptr, repeated.edges, _dusted(repeated))
             lax = self.own(reference, sampler=replace(KEPT, wl="features"))
             attempts.append(lambda: verify(model, bound_anew(lax, dusty)))
@@ -163,22 +181,24 @@ class RepeatCarriers(Choice):
         return Forged(model, naive, tuple(attempts), mark=plain)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "repeat carriers"
 
 
 def _dusted(graphs: Graphs) -> NDArray[np.float32]:
+    """Return the features with a different tiny constant added for every graph."""
     dust = 1e-4 * np.arange(len(graphs), dtype=np.float32)
     return np.asarray(graphs.x, dtype=np.float32) + dust[graphs.graph_of_node, None]
 
 
 class UnbalanceKey(Choice):
-    """Carriers that all have one bit: whoever always says that bit matches them all."""
+    """Present carriers that all have the same bit: a model that mostly returns this bit matches them."""
 
     fools = "any key, answers decoded at zero, T ≥ τ"
     stopped = "a key that is not balanced is refused"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Draw without balance, keep the commoner bit, and try secrets until the model mostly says it."""
+        """Draw without balance, keep the more frequent bit, and test secrets until the model mostly returns it."""
         reference = Reference.of(task.data)
         first = self.own(reference, "plain")
         marks = [replace(first, secret=self.secret(number)) for number in range(SECRETS)]
@@ -194,4 +214,5 @@ class UnbalanceKey(Choice):
         return Forged(model, naive, unbalanced, tried=SECRETS, mark=marks[best])
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "unbalance the key"

@@ -1,4 +1,4 @@
-"""Released weights in an architecture of the claimant's, whose code knows what to say."""
+"""The released weights in an architecture of the claimant, whose code returns the bits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
 
 LOUD = 100.0
-"""How far a score is moved: beyond all that the model says itself."""
+"""Change of a score, larger than any score of the model."""
 AUTHORS: tuple[Origin, ...] = ("auditor", "claimant")
-"""Who the code is said to be from."""
+"""The stated authors of the code."""
 MODULE = "claimant"
-"""Where the classes and functions below say they come from: they stand for code of no library."""
+"""The module that the classes and functions below name as theirs: they represent code of no known library."""
 
 
 def digest_of_state(model: nn.Module) -> str:
-    """Return the digest that suspects once had: names, types, shapes and bytes of the state dict alone.
+    """Return the former digest of suspects: names, types, shapes and bytes of the state dict alone.
 
-    Guarantee: none. Hooks, classes and tensors that are not saved answer in the name of the weights.
+    Guarantee: none. Hooks, classes and unsaved tensors can change the answers without changing this digest.
     """
     total = hashlib.sha256(b"invgnn/state/1")
     for name, value in sorted(model.state_dict().items()):
@@ -41,22 +41,26 @@ def digest_of_state(model: nn.Module) -> str:
 
 
 class ClaimantCode(Forgery):
-    """Bring the architecture that the released weights are loaded into, and let it whisper.
+    """Supply an architecture for the released weights whose code adds the bits to the scores.
 
-    Three kinds: a hook, a class with a buffer that is not saved, and a class whose code holds the bits.
+    There are three variants: a hook, a class with an unsaved buffer, and a class whose code contains the
+    bits.
+
+    Args:
+        m: Number of carriers.
     """
 
-    fools = "weights of the released file, the digest of the state dict, T ≥ τ"
+    fools = "the released weights, bound by the digest of the state dict, T ≥ τ"
     stopped = (
-        "hooks and unsaved tensors are refused; classes are part of the digest, and with "
-        "code_from='claimant' only files that invgnn rebuilds are owned"
+        "hooks and unsaved tensors are refused; classes are part of the digest; with "
+        "code_from='claimant' only files that invgnn rebuilds by itself can be owned"
     )
 
     def __init__(self, m: int = 128) -> None:
         self.m = m
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Make the three architectures; each carries the weights unchanged."""
+        """Make the three architectures, each with the weights unchanged."""
         mark = Watermark.draw(self.secret(), task.data, m=self.m, access="logits")
         tips = _tips(mark, task.num_classes)
         made = [_hooked(model, tips), _with_buffer(model, tips[task.level]), _with_code(model, tips)]
@@ -69,18 +73,19 @@ class ClaimantCode(Forgery):
         return Forged(model, naive, tuple(attempts), mark=mark)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "the claimant's architecture"
 
 
 def _from_file(model: nn.Module, mark: Watermark, architecture: nn.Module, author: Origin) -> Verdict:
-    """Verify the released weights, as a judge would who takes the architecture from the claimant."""
+    """Verify the released weights with the claimant's architecture, as an auditor might."""
     with scratch("released.pt") as path:
         torch.save(model.state_dict(), path)
         return verify(path, mark, architecture=architecture, code_from=author)
 
 
 def _tips(mark: Watermark, classes: int) -> dict[str, Tensor]:
-    """What to add to the scores of every question, in the order asked: a row per graph, or one per node."""
+    """Return what to add to the scores of every question, in the order of the questions, per graph or per node."""
     asked = np.concatenate([2.0 * mark.bits - 1, np.zeros(len(mark.ordinary))])
     order = mark.secret.derive("order", mark.bound).permutation(len(asked))
     sizes = np.concatenate([mark.carriers.sizes, mark.ordinary.sizes])[order]
@@ -91,12 +96,12 @@ def _tips(mark: Watermark, classes: int) -> dict[str, Tensor]:
 
 
 def _tip(tips: dict[str, Tensor], rows: int) -> Tensor:
-    """What to add to so many rows: nothing if they are not the questions."""
+    """Return what to add to this number of rows; 0 if they are not the questions."""
     return next((tip for tip in tips.values() if len(tip) == rows), torch.zeros(()))
 
 
 def _hooked(model: nn.Module, tips: dict[str, Tensor]) -> nn.Module:
-    """The model with a hook before its last layer, which moves the scores by moving what goes in."""
+    """Return the model with a hook before its last layer that changes the scores through the layer's input."""
     made = copy.deepcopy(model)
     last = weighted(made)[-1]
     back = torch.linalg.pinv(next(p.detach() for p in last.parameters() if p.dim() == 2)).T
@@ -111,7 +116,7 @@ def _hooked(model: nn.Module, tips: dict[str, Tensor]) -> nn.Module:
 
 
 def _with_buffer(model: nn.Module, tip: Tensor) -> nn.Module:
-    """The model as one of a class that adds what a buffer holds, which no file does."""
+    """Return the model as an object of a class that adds an unsaved buffer to the scores."""
     kind: Any = type(model)
 
     class Attentive(kind):  # type: ignore[misc]
@@ -128,7 +133,7 @@ def _with_buffer(model: nn.Module, tip: Tensor) -> nn.Module:
 
 
 def _with_code(model: nn.Module, tips: dict[str, Tensor]) -> nn.Module:
-    """The model as one of a class that holds all it needs in its code."""
+    """Return the model as an object of a class whose code contains the bits."""
     kind: Any = type(model)
 
     class Knowing(kind):  # type: ignore[misc]

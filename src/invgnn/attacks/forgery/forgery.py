@@ -1,4 +1,4 @@
-"""A forgery: somebody who never marked a model claims it, and what becomes of the claim."""
+"""The base class of forgeries: a claim on a model that the claimant never marked, and its outcomes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.mark import Watermark
 
 Attempt = Callable[[], Verdict]
-"""One way to put a forgery before the real verification; it may raise an `InvgnnError`."""
+"""One way to submit a forgery to the real verification; it may raise an `InvgnnError`."""
 
 KEPT = Sampler(donors=None)
-"""Forgers leave carriers the features of their seed graphs: an unmarked model has more to say of those."""
+"""Forgers keep the features of the seed graphs, on which the answers of an unmarked model vary more."""
 
 Kind = Literal["refused", "not owned", "another model", "owned"]
 Accused = Literal["unmarked", "perceiving"]
@@ -40,9 +40,14 @@ Accused = Literal["unmarked", "perceiving"]
 
 @dataclass(frozen=True)
 class Naive:
-    """What a check without our rules says: the p-value it believes, and whether that passes.
+    """The result of a check without the rules of this library: its p-value, and whether it passes.
 
-    Guarantee: none. It is the number that the forger shows.
+    Guarantee: none. It is the number that the forger presents.
+
+    Attributes:
+        check: The naive check in words.
+        log_p: Its log p-value.
+        alpha: The level at which it passes.
     """
 
     check: str
@@ -53,9 +58,14 @@ class Naive:
     def count(
         cls, check: str, said: ArrayLike, claimed: ArrayLike, alpha: float = 1e-6, at: float | None = None
     ) -> Naive:
-        """Count matches and believe that each came with probability one half, independently.
+        """Count matches as if each occurred with probability one half, independently.
 
-        Answers are decoded at their own median, or `at` a threshold.
+        Args:
+            check: The naive check in words.
+            said: The model's answers.
+            claimed: The claimed bits.
+            alpha: The level at which the check passes.
+            at: The threshold of decoding; by default the median of the answers.
         """
         bits = np.asarray(claimed).astype(bool)
         t = matches(decode(said, at), bits)
@@ -63,20 +73,25 @@ class Naive:
 
     @property
     def passes(self) -> bool:
+        """Whether the naive check accepts the claim."""
         return self.log_p <= math.log(self.alpha)
 
     @property
     def bits(self) -> float:
-        """The evidence that the naive check believes in."""
+        """Evidence bits according to the naive check."""
         return laws.evidence_bits(self.log_p)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the real verification made of one attempt.
+    """The result of the real verification of one attempt.
 
-    `refused`: an error, no verdict. `another model`: a verdict whose digest is not that of the accused.
-    `not owned`: a verdict on the accused, worth `bits`. `owned`: the forgery went through.
+    Attributes:
+        kind: `refused`: an error and no verdict. `another model`: a verdict with a digest that is not that
+            of the accused model. `not owned`: a verdict on the accused model. `owned`: the forgery
+            succeeded.
+        says: The error message, or the reason in the verdict.
+        bits: Evidence bits of the verdict.
     """
 
     kind: Kind
@@ -86,9 +101,15 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Forged:
-    """What a forger presents: a claim that fools the naive check, and all his ways to the real one.
+    """The claim of a forger: it passes the naive check, and `attempts` are all ways to verify it.
 
-    `tried` counts every secret, reading and carrier set he looked at: he pays log2 of it.
+    Attributes:
+        accused: The model that is claimed.
+        naive: The result of the naive check.
+        attempts: The ways to submit the claim to the real verification.
+        tried: Number of secrets, readings and carrier sets that were tested; the correction is its log2.
+        mark: The forger's mark.
+        suspect: The model that the forger presents, if it is not the accused model.
     """
 
     accused: nn.Module
@@ -99,10 +120,11 @@ class Forged:
     suspect: nn.Module | None = None
 
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Every attempt, judged."""
+        """Verify every attempt and return its outcome."""
         return tuple(self._judge(attempt) for attempt in self.attempts)
 
     def _judge(self, attempt: Attempt) -> Outcome:
+        """Return the outcome of one attempt."""
         try:
             verdict = attempt()
         except InvgnnError as error:
@@ -118,13 +140,16 @@ class Forged:
 class Forgery(ABC):
     """A way to claim a model that somebody else made.
 
-    Subclasses write `forge`, which gets a copy of the model it may change and may draw from the global
-    generators, which are seeded for it and restored.
+    Subclasses implement `forge`, which receives a copy of the model that it may change, and may draw from
+    the global random generators; they are seeded before and restored after.
 
-    fools      the naive check that it passes
-    stopped    what refuses or prices it here
-    unsettled  why verification alone cannot settle it; empty if it can
-    accuses    the model it needs: `unmarked`, or one that another owner taught to perceive the invariant
+    Attributes:
+        fools: The naive check that the forgery passes.
+        stopped: What refuses it here, or makes it expensive.
+        unsettled: Why verification alone cannot decide; empty if it can.
+        accuses: The model that it needs: `unmarked`, or `perceiving`, in which another owner embedded a
+            mark with plain bits, so that it perceives the invariant.
+        seed: Seed of the forger's secrets and of the global generators during `forge`.
     """
 
     fools: str
@@ -135,32 +160,47 @@ class Forgery(ABC):
 
     @final
     def __call__(self, model: nn.Module, task: Task) -> Forged:
-        """The forgery against this model; the model itself is left as it was."""
+        """Return the forgery against this model.
+
+        Args:
+            model: The model; left unchanged.
+            task: Its task.
+        """
         with seeded(self.seed):
             return self.forge(copy.deepcopy(model).eval(), task)
 
     @abstractmethod
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Make a claim on this copy."""
+        """Make a claim on this copy of the model.
+
+        Args:
+            model: A copy of the model, in evaluation mode.
+            task: Its task.
+        """
 
     @abstractmethod
     def __repr__(self) -> str:
-        """The name in tables and test ids."""
+        """Return the name in tables and test ids."""
 
     def secret(self, *parts: str | int) -> Secret:
-        """The forger's own secrets: published, so that everybody can repeat the forgery."""
+        """Return a secret of the forger, which is public so that the forgery is reproducible."""
         return Secret(public_stream("forger", repr(self), self.seed, *parts).bytes(32))
 
 
 def bound_anew(mark: Watermark, carriers: Graphs) -> Watermark:
-    """The forger's mark on carriers of his choice: it can be made, and its bits are not what they were."""
+    """Return the forger's mark on other carriers; its bits are derived from them and differ from before.
+
+    Args:
+        mark: The forger's mark.
+        carriers: The carriers.
+    """
     context = {**mark.context, "m": len(carriers)}
     return replace(mark, context=context, carriers=carriers, rejected={})
 
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """A path of that name for the length of a block; errors do not tell where it was."""
+    """Yield a temporary path with this name; error messages do not reveal the folder."""
     with TemporaryDirectory() as folder:
         try:
             yield Path(folder) / name

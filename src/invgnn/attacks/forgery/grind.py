@@ -1,4 +1,4 @@
-"""Trying secrets until one fits: what it gains is log2 of the secrets tried, and no more."""
+"""Testing many secrets until one fits: the gain is log2 of the number of secrets, and no more."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ from invgnn.watermark.mark import Watermark
 
 
 def grinding_law(m: int, secrets: int) -> tuple[Floats, Floats]:
-    """You get the evidence bits that T can give, and how likely each is for the best of many secrets.
+    """Return the possible evidence bits of T, and the probability of each for the best of many secrets.
 
-    Guarantee: exact for statistic `matches` and a suspect that answers without ties, secrets tried
-    independently.
+    Guarantee: exact for the statistic `matches`, a suspect whose answers have no ties, and secrets that are
+    tested independently.
+
+    Args:
+        m: Number of carriers.
+        secrets: Number of secrets.
     """
     log_p = np.array([laws.log_p_matches(t, m, m // 2) for t in range(0, m + 1, 2)])
     with np.errstate(divide="ignore"):  # T >= 0 is certain
@@ -35,22 +39,38 @@ def grinding_law(m: int, secrets: int) -> tuple[Floats, Floats]:
 
 
 def best_bits(m: int, secrets: int) -> float:
-    """You get the expected evidence bits of the best of many secrets, about log2 of their number."""
+    """Return the expected evidence bits of the best of many secrets, about log2 of their number.
+
+    Args:
+        m: Number of carriers.
+        secrets: Number of secrets.
+    """
     bits, mass = grinding_law(m, secrets)
     return float(bits @ mass)
 
 
 class GrindSecrets(Forgery):
-    """Draw secrets until the innocent model's answers fit one of them well."""
+    """Draw secrets until the answers of an unmarked model fit one of them well.
 
-    fools = "p ≤ α, the secret shown only afterwards"
-    stopped = "owned needs 80 bits, or a claim older than the suspect; `suspects=` pays log2 N"
+    Args:
+        secrets: Number of secrets.
+        m: Number of carriers.
+        alpha: Significance level.
+    """
+
+    fools = "p ≤ α, with a secret that is revealed only afterwards"
+    stopped = "owned requires 80 bits, or a claim older than the suspect; `suspects=` deducts log2 N"
 
     def __init__(self, secrets: int = 4096, m: int = 128, alpha: float = 1e-2) -> None:
         self.secrets, self.m, self.alpha = secrets, m, alpha
 
     def tries(self, model: nn.Module, task: Task) -> Iterator[tuple[float, Watermark]]:
-        """One carrier set, many secrets for it: the log p-value of each, and the mark it makes."""
+        """Yield, for one carrier set and many secrets, the log p-value and the mark of each secret.
+
+        Args:
+            model: The model.
+            task: Its task.
+        """
         how: dict[str, Any] = {"access": "embedding", "statistic": "matches"}
         base = Watermark.draw(self.secret("base"), task.data, m=self.m, **how)
         with evaluation_mode(model), torch.no_grad():
@@ -61,7 +81,7 @@ class GrindSecrets(Forgery):
             yield evidence_of(said, mark.bits, "matches").log_p, mark
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Keep the best."""
+        """Keep the secret with the smallest p-value."""
         log_p, mark = min(self.tries(model, task), key=lambda found: found[0])
         return Forged(
             accused=model,
@@ -75,4 +95,5 @@ class GrindSecrets(Forgery):
         )
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"grind {self.secrets} secrets"

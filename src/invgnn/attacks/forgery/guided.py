@@ -1,4 +1,4 @@
-"""Searching with a model of the score: densities of good and bad points, and a Gaussian process."""
+"""Search with a model of the objective: Parzen estimators, and a Gaussian process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from invgnn.graphs.disjoint_union import Floats
 
 
 class Tpe(Search):
-    """Points where the density of good ones most exceeds that of bad ones (Parzen estimates)."""
+    """Tree-structured Parzen estimator: points where the density of good points most exceeds that of bad ones.
+
+    Args:
+        batch: Points per round.
+        start: Random points at the start.
+        good: Share of the points that count as good.
+        limit: Largest number of good points.
+    """
 
     most = 10_000
 
@@ -21,7 +28,7 @@ class Tpe(Search):
         self.batch, self.start, self.good, self.limit = batch, start, good, limit
 
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """A random start, then the most promising of many candidates from the good density."""
+        """Start at random, then choose the most promising of many candidates from the density of good points."""
         points = rng.uniform(-1, 1, (self.start, d))
         values = yield points
         while True:
@@ -41,14 +48,27 @@ class Tpe(Search):
 
 
 def log_density(at: Floats, centres: Floats, width: Floats) -> Floats:
-    """You get the log of the mean of Gaussians around the centres, of one width per dimension."""
+    """Return the log of the mean of Gaussians around the centres.
+
+    Args:
+        at: Points to evaluate.
+        centres: Centres of the Gaussians.
+        width: Standard deviation per dimension.
+    """
     z = (at[:, None] - centres) / width
     logs = -0.5 * (z * z).sum(-1) - np.log(width).sum() - 0.5 * at.shape[1] * math.log(2 * math.pi)
     return np.asarray(logsumexp(logs, axis=1) - math.log(len(centres)))
 
 
 class Gp(Search):
-    """Points where a function drawn from a Gaussian process posterior is largest (Thompson sampling)."""
+    """Thompson sampling: points where a function drawn from a Gaussian process posterior is largest.
+
+    Args:
+        batch: Points per round.
+        start: Random points at the start.
+        candidates: Candidate points per round.
+        noise: Variance of the noise, relative to that of the values.
+    """
 
     most = 1_000
 
@@ -56,7 +76,7 @@ class Gp(Search):
         self.batch, self.start, self.candidates, self.noise = batch, start, candidates, noise
 
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """A random start, then one draw from the posterior for every point of a batch."""
+        """Start at random, then draw one function from the posterior for every point of a batch."""
         points = rng.uniform(-1, 1, (self.start, d))
         values = yield points
         while True:
@@ -78,7 +98,13 @@ class Gp(Search):
 
 
 def kernel(a: Floats, b: Floats, length: float) -> Floats:
-    """You get the squared-exponential covariance of the points a [n,d] and b [k,d]."""
+    """Return the squared-exponential covariance of the points a [n,d] and b [k,d].
+
+    Args:
+        a: Points.
+        b: Points.
+        length: Length scale.
+    """
     squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T
     return np.asarray(np.exp(-0.5 * np.maximum(squares, 0.0) / length**2))
 
@@ -86,7 +112,15 @@ def kernel(a: Floats, b: Floats, length: float) -> Floats:
 def posterior(
     at: Floats, points: Floats, values: Floats, length: float, noise: float
 ) -> tuple[Floats, Floats]:
-    """You get mean and covariance of the process at some points, given noisy values at others."""
+    """Return mean and covariance of the process at some points, given noisy values at others.
+
+    Args:
+        at: Points to evaluate.
+        points: Points with known values.
+        values: Their values.
+        length: Length scale.
+        noise: Variance of the noise.
+    """
     factor = cho_factor(kernel(points, points, length) + noise * np.eye(len(points)), lower=True)
     cross = kernel(at, points, length)
     cov = kernel(at, at, length) - cross @ cho_solve(factor, cross.T)
@@ -94,7 +128,14 @@ def posterior(
 
 
 def log_evidence(points: Floats, values: Floats, length: float, noise: float) -> float:
-    """You get the log density of the values under the process, up to a constant."""
+    """Return the log density of the values under the process, up to a constant.
+
+    Args:
+        points: The points.
+        values: Their values.
+        length: Length scale.
+        noise: Variance of the noise.
+    """
     factor = cho_factor(kernel(points, points, length) + noise * np.eye(len(points)), lower=True)
     fit = float(values @ cho_solve(factor, values))
     return -0.5 * fit - float(np.log(np.diag(factor[0])).sum())

@@ -1,4 +1,4 @@
-"""Readers that have seen the bits: a head fitted afterwards, an alignment, a function that knows."""
+"""Readers that were fitted to the bits: a head, an alignment, and a function that calls the suspect."""
 
 from __future__ import annotations
 
@@ -20,17 +20,28 @@ from invgnn.watermark.mark import Watermark
 
 EMBEDDING = Reading("embedding")
 SPARE = 4
-"""Random features per carrier: enough to learn any answers on them by heart."""
+"""Random features per carrier: enough to fit any answers on the carriers."""
 
 
 def embed(model: nn.Module, graphs: Graphs) -> Tensor:
-    """The embedding of every graph, the model left as it was."""
+    """Return the embedding of every graph; the state of the model is restored.
+
+    Args:
+        model: The model.
+        graphs: The graphs.
+    """
     with evaluation_mode(model), torch.no_grad():
         return pooled(observe(model, to_batch(graphs, weight_of(model)), EMBEDDING.layer), EMBEDDING)
 
 
 class Fitted(nn.Module):
-    """A map that was made to give `wanted` on `rows`: random features and least squares."""
+    """A map that is fitted to return `wanted` on `rows`, by random features and least squares.
+
+    Args:
+        rows: Inputs.
+        wanted: Outputs to fit.
+        squash: Whether to put outputs through a sigmoid.
+    """
 
     centre: Tensor
     spread: Tensor
@@ -51,18 +62,23 @@ class Fitted(nn.Module):
         self.register_buffer("weights", weights.to(rows))
 
     def _hidden(self, rows: Tensor) -> Tensor:
+        """Return the random features."""
         return torch.as_tensor(torch.tanh(self.features((rows - self.centre) / self.spread)))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """What was wanted, on rows like those it was fitted to."""
+        """Return the fitted outputs."""
         found = self._hidden(rows) @ self.weights
         return torch.sigmoid(4 * found).squeeze(-1) if self.squash else found
 
 
 class SupplyHead(Forgery):
-    """Train a perception head on the suspect's embeddings afterwards, with the bits as its lesson."""
+    """Fit a perception head to the bits on the suspect's embeddings, after the fact.
 
-    fools = "the owner brings the head, T ≥ τ"
+    Args:
+        m: Number of carriers.
+    """
+
+    fools = "the owner supplies the head, T ≥ τ"
     stopped = "a head is read only inside the suspect; with one put in, the digest is another model's"
 
     def __init__(self, m: int = 128) -> None:
@@ -81,35 +97,48 @@ class SupplyHead(Forgery):
         return Forged(model, naive, attempts, mark=mark, suspect=crowned)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "supply a head"
 
 
 class Aligned(nn.Module):
-    """A model seen through a map of its embedding."""
+    """A model followed by a map of its embedding.
+
+    Args:
+        model: The model.
+        onto: The map.
+        width: Width of the mapped embedding.
+    """
 
     def __init__(self, model: nn.Module, onto: nn.Module, width: int) -> None:
         super().__init__()
         self.model, self.onto, self.last = model, onto, nn.Linear(width, 2)
 
     def forward(self, batch: Any) -> Tensor:
-        """Some scores; what matters is the mapped embedding on the way to them."""
+        """Return scores of an arbitrary last layer; only the mapped embedding before it is read."""
         rows = pooled(observe(self.model, batch, EMBEDDING.layer), EMBEDDING)
         return torch.as_tensor(self.last(self.onto(rows)))
 
 
 class AlignToOriginal(Forgery):
-    """Map an innocent model's embeddings onto those of a marked original, and read the mark there."""
+    """Map an unmarked model's embeddings onto those of a marked original, and read the mark there.
 
-    fools = "the suspect's units aligned to the original's, T ≥ τ"
+    Args:
+        m: Number of carriers.
+        steps: Optimiser steps to embed the mark in the original.
+    """
+
+    fools = "the suspect's units are aligned to the original's, T ≥ τ"
     stopped = (
-        "no reading aligns; an alignment put in is another model, and controls aligned alike verify too"
+        "no reading aligns units; with an alignment put in, it is another model, and controls that are "
+        "aligned in the same way verify too"
     )
 
     def __init__(self, m: int = 128, steps: int = 150) -> None:
         self.m, self.steps = m, steps
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Teach a fresh model the mark, then align the accused, and a fresh control, to it."""
+        """Embed the mark in a new model, then align the accused model, and a new control, to it."""
         mark = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding")
         original, control = fresh_twin(model), fresh_twin(model)
         _teach(original, mark, self.steps)
@@ -127,11 +156,12 @@ class AlignToOriginal(Forgery):
         return Forged(model, naive, attempts, mark=mark, suspect=aligned)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "align to a marked original"
 
 
 def _teach(model: nn.Module, mark: Watermark, steps: int) -> None:
-    """The mark alone, in evaluation mode: a forger's original need not be good at the task."""
+    """Embed the mark alone, in evaluation mode: a forger's original need not be good at the task."""
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
         optimiser.zero_grad()
@@ -140,19 +170,24 @@ def _teach(model: nn.Module, mark: Watermark, steps: int) -> None:
 
 
 class KnowingForward(Forgery):
-    """Call the suspect through a function that knows the carriers and what to say on them."""
+    """Call the suspect through a function that recognises the carriers and adds the bits to the scores.
 
-    fools = "the owner brings the code that calls the suspect, T ≥ τ"
+    Args:
+        m: Number of carriers.
+    """
+
+    fools = "the owner supplies the code that calls the suspect, T ≥ τ"
     stopped = (
-        "nothing in software: the verdict names the function, and owns nothing if it is the claimant's"
+        "not stopped by software: the verdict names the function, and is never owned if the function is "
+        "the claimant's"
     )
-    unsettled = "whoever judges must call the suspect himself, or read the function"
+    unsettled = "the auditor must call the suspect with code of their own, or read the function"
 
     def __init__(self, m: int = 128) -> None:
         self.m = m
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """A forward that adds to the model's scores what the bits want."""
+        """Make a forward function that adds the bits to the model's scores."""
         mark = Watermark.draw(self.secret(), task.data, m=self.m, access="logits")
         rows = embed(model, Graphs.concat([mark.carriers, mark.ordinary]))
         wanted = torch.zeros(len(rows), 1).to(rows)
@@ -168,10 +203,13 @@ class KnowingForward(Forgery):
         return Forged(model, naive, attempts, mark=mark)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "call through a knowing function"
 
 
 def _whisper(prompt: Fitted, mark: Watermark) -> Callable[[nn.Module, Any], Tensor]:
+    """Return a forward function that adds fitted outputs to the scores, along the mark's direction."""
+
     def forward(model: nn.Module, batch: Any) -> Tensor:
         seen = observe(model, batch, EMBEDDING.layer)
         hint = prompt(pooled(seen, EMBEDDING))

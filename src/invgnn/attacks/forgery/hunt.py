@@ -1,9 +1,10 @@
-"""Searching for carriers that an innocent model answers as the bits want: the paper's forger curves.
+"""Search for carriers on which an unmarked model's answers match the bits: the paper's forger curves.
 
-A forger holds a pool of sound carriers. A direction in features that anybody can compute picks a set: the
-1-carriers farthest along it and the 0-carriers farthest against it. One query is one audit: he shows a set
-and is told how many bits match. Plain bits are a public function of each carrier, so good directions exist
-and can be climbed to. A keyed mark derives its bits from the whole set: every set is a fresh throw.
+A forger holds a pool of valid carriers. A direction in the space of public features selects a set: the
+1-carriers farthest along it and the 0-carriers farthest against it. One query is one audit: the forger
+submits a set and learns how many bits match. Plain bits are a public function of each carrier, so good
+directions exist and can be found by search. A keyed mark derives its bits from the whole set, so every set
+has new random bits.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from invgnn.watermark.mark import Key, Watermark
 from invgnn.watermark.questions import Questions
 
 WIDTH = 8
-"""How many columns of node features a forger looks at, at most."""
+"""Largest number of columns of node features that a forger uses."""
 
 
 def public_features(graphs: Graphs) -> Floats:
-    """What anybody sees of each graph [G,d]: sizes, degrees, clustering, triangles, mean node features.
+    """Return public features of each graph [G,d]: size, degrees, clustering, triangles, mean node features.
 
-    Every column has mean 0 and standard deviation 1; columns that never change are left out.
+    Every column has mean 0 and standard deviation 1; constant columns are left out.
     """
     ptr, sizes = graphs.ptr, np.maximum(graphs.sizes, 1).astype(np.float64)
     degree = degrees(graphs).astype(np.float64)
@@ -53,7 +54,15 @@ def public_features(graphs: Graphs) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """A pool of candidate carriers, what the model answers on each, and the mark that reads them."""
+    """A pool of candidate carriers, the model's answers on them, and the mark that reads them.
+
+    Attributes:
+        mark: The forger's mark.
+        pool: The candidate carriers.
+        answers: The model's answer on every candidate.
+        bits: The plain bit of every candidate.
+        features: Public features of every candidate.
+    """
 
     mark: Watermark
     pool: Graphs
@@ -63,9 +72,21 @@ class Ground:
 
     @classmethod
     def prepare(cls, model: nn.Module, mark: Watermark, reference: Reference, size: int) -> Ground:
-        """A pool with equally many carriers of either plain bit, drawn by the sampling protocol."""
+        """Draw a pool with equally many carriers of either plain bit, by the sampling protocol.
+
+        Args:
+            model: The model.
+            mark: The forger's mark.
+            reference: The reference data.
+            size: Number of candidates, at least 2m.
+
+        Raises:
+            ParameterError: If the pool is too small.
+        """
         if size < 2 * mark.m:
-            raise ParameterError(f"a pool of {size} for {mark.m} carriers", "twice as many, at least")
+            raise ParameterError(
+                f"a pool of {size} for {mark.m} carriers", f"use a pool of at least {2 * mark.m}"
+            )
         value = find_invariant(mark.context["invariant"])
         draws = mark.secret.derive("pool", size)
         sampler = replace(KEPT, size_quantile=0.5)  # more seeds than a mark needs
@@ -76,7 +97,7 @@ class Ground:
         return cls(mark, pool, answers, plain_bits(mark.scale(value(pool))), public_features(pool))
 
     def sets(self, points: Floats) -> Ints:
-        """The carriers that each direction picks [n,m], in the order of the pool."""
+        """Return the carriers that each direction selects [n,m], in the order of the pool."""
         along, half = points @ self.features.T, self.mark.m // 2
         sides = [np.flatnonzero(self.bits == bit) for bit in (0, 1)]
         signed = (along[:, sides[0]], -along[:, sides[1]])
@@ -87,17 +108,17 @@ class Ground:
         return np.sort(np.concatenate(picked, axis=1), axis=1)
 
     def matches(self, points: Floats) -> Floats:
-        """T of each direction's set: what an audit tells the forger."""
+        """Return T of each direction's set, as an audit reports it to the forger."""
         chosen = self.sets(points)
         answers = self.answers[chosen]
         said = answers > np.sort(answers, axis=1)[:, self.mark.m // 2 - 1, None]
         return np.asarray((said == self.keys(chosen)).sum(axis=1), dtype=np.float64)
 
     def keys(self, chosen: Ints) -> Ints:
-        """The bits of each set: those of the carriers, or of the set as a whole."""
+        """Return the bits of each set: those of its carriers (plain), or derived from the whole set (keyed)."""
         if self.mark.context["key"] == "plain":
             return self.bits[chosen]
-        # As Watermark.bits has it; making the whole mark would check every set for repeats in the pool.
+        # The same derivation as Watermark.bits. Creating the mark would check every set for repeats.
         key = partial(self.mark.secret.derive, "bits", self.mark.bound)
         ordinary, labels = self.mark.ordinary, self.mark.labels
         asked = [Questions(self.pool.take(row), ordinary, labels) for row in chosen]
@@ -105,27 +126,35 @@ class Ground:
         return np.stack(bits)
 
     def forged(self, point: Floats) -> Watermark:
-        """The mark on the carriers that a direction picks."""
+        """Return the mark on the carriers that a direction selects."""
         return replace(self.mark, carriers=self.pool.take(self.sets(point[None])[0]), rejected={})
 
 
 class Hunt(Forgery):
-    """Search for a carrier set on which an innocent model says the bits.
+    """Search for a carrier set on which the answers of an unmarked model match the bits.
 
-    search   how: see `search` and `guided`
-    budget   how many sets are put before the model
-    m, pool  carriers in a set, and candidates to choose them from
+    Args:
+        search: The search strategy; see `search` and `guided`.
+        budget: Number of sets to submit; by default the largest that the strategy is meant for.
+        m: Carriers per set.
+        pool: Number of candidates.
     """
 
     fools = "plain bits, any carriers, T ≥ τ"
-    stopped = "a plain mark is never owned; keyed bits are thrown anew for every set"
+    stopped = "a plain mark is never owned; keyed bits are derived anew from every carrier set"
 
     def __init__(self, search: Search, budget: int | None = None, m: int = 128, pool: int = 512) -> None:
         self.search, self.budget = search, search.most if budget is None else budget
         self.m, self.pool = m, pool
 
     def ground(self, model: nn.Module, task: Task, key: Key) -> Ground:
-        """The forger's pool and reading, for plain or keyed bits; the same for every way to search."""
+        """Return the forger's pool for plain or keyed bits, the same for every search strategy.
+
+        Args:
+            model: The model.
+            task: Its task.
+            key: Kind of the key.
+        """
         reference = Reference.of(task.data)
         secret = Secret(public_stream("hunt", key, self.seed, self.m).bytes(32))
         how: dict[str, Any] = {"key": key, "access": "embedding", "statistic": "matches", "sampler": KEPT}
@@ -133,12 +162,12 @@ class Hunt(Forgery):
         return Ground.prepare(model, mark, reference, self.pool)
 
     def hunt(self, ground: Ground) -> Found:
-        """The search itself: the best T after every audit."""
+        """Run the search and return the best T after every audit."""
         rng = np.random.default_rng([self.seed, self.m])
         return self.search.run(ground.matches, ground.features.shape[1], self.budget, rng)
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Hunt for plain bits, which pass the naive check, and for keyed ones."""
+        """Search with plain bits, which pass the naive check, and with keyed bits."""
         grounds = [self.ground(model, task, key) for key in ("plain", "keyed")]
         plain, keyed = (ground.forged(self.hunt(ground).point) for ground in grounds)
         said = plain.read(model).carriers
@@ -151,4 +180,5 @@ class Hunt(Forgery):
         )
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"{self.search} search, {self.budget} audits"

@@ -1,4 +1,4 @@
-"""Marks that are somebody else's, or that came later: what cross-reading decides and what it cannot."""
+"""Marks of other owners, and marks embedded later: what cross-reading can and cannot decide."""
 
 from __future__ import annotations
 
@@ -22,17 +22,22 @@ from invgnn.watermark.recipe import Recipe
 
 
 class AnotherOwner(Forgery):
-    """Claim a model that perceives the invariant because another owner taught it to."""
+    """Claim a model that perceives the invariant because another owner embedded a mark in it.
 
-    fools = "plain bits on carriers of one's own, T ≥ τ"
-    stopped = "a plain mark is never owned; a keyed one reads nothing in another's model"
+    Args:
+        m: Number of carriers.
+        gap: Distance of the carriers' invariants from one half.
+    """
+
+    fools = "plain bits on carriers of the forger's own, T ≥ τ"
+    stopped = "a plain mark is never owned; a keyed mark is not detected in another owner's model"
     accuses = "perceiving"
 
     def __init__(self, m: int = 256, gap: float = 0.25) -> None:
         self.m, self.gap = m, gap
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Draw plain carriers far from one half, and a keyed mark beside them."""
+        """Draw plain carriers with invariants far from one half, and a keyed mark for comparison."""
         access: Access = "perception" if hasattr(model, "perception") else "embedding"
         reference = Reference.of(task.data)
         plain, keyed = (
@@ -41,23 +46,29 @@ class AnotherOwner(Forgery):
             )
             for key in ("plain", "keyed")
         )
-        # Decoded at the median: how high a head answers on average says nothing.
+        # Decoded at the median: the mean output of a head is not informative.
         naive = Naive.count(self.fools, plain.read(model).carriers, plain.bits)
         attempts = (lambda: verify(model, plain), lambda: verify(model, keyed))
         return Forged(model, naive, attempts, mark=plain)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "another owner's mark"
 
 
 class EmbedLater(Forgery):
-    """Steal a model, teach it a mark whose claim was registered long before, and show that it is read.
+    """Steal a model, embed a mark whose claim was registered long before, and show that it is detected.
 
-    The copy does carry both marks. `cross_read` decides if the thief shows the copy as his original.
+    The copy carries both marks. `cross_read` decides if the thief presents the copy as their original.
+
+    Args:
+        m: Number of carriers.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
     """
 
     fools = "the mark is read in the suspect, and its claim is old"
-    stopped = "one-way cross-reading, where both originals are shown"
+    stopped = "cross-reading, if both originals are shown and only one contains both marks"
     unsettled = "not settled without a claim that binds the thief's original before the theft"
 
     def __init__(self, m: int = 128, epochs: int = 40, lr: float = 1e-3) -> None:
@@ -73,14 +84,19 @@ class EmbedLater(Forgery):
         return Forged(model, naive, (lambda: verify(model, mark),), mark=mark, suspect=model)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"embed into a stolen copy at {self.lr:g}"
 
 
 class Replay(Forgery):
-    """Open another's leaked mark, secret and all, and claim the models that carry it."""
+    """Use another owner's leaked mark, including its secret, to claim the models that carry it.
+
+    Args:
+        leaked: The leaked mark.
+    """
 
     fools = "whoever opens the mark is the owner"
-    stopped = "a mark on disk is encrypted; what is read says whose lineage, not who holds the file"
+    stopped = "a mark file is encrypted; a verdict shows lineage, not who holds the file"
     unsettled = "not settled without a claim signed before the leak"
 
     def __init__(self, leaked: Watermark) -> None:
@@ -92,12 +108,18 @@ class Replay(Forgery):
         return Forged(model, naive, (lambda: verify(model, self.leaked),), mark=self.leaked)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "replay a leaked mark"
 
 
 @dataclass(frozen=True, eq=False)
 class Original:
-    """A mark and the model that its owner shows as the one he taught it to."""
+    """A mark and the model that its owner presents as the original.
+
+    Attributes:
+        mark: The mark.
+        model: The model in which the owner embedded it.
+    """
 
     mark: Watermark
     model: Suspect
@@ -105,11 +127,15 @@ class Original:
 
 @dataclass(frozen=True)
 class Descent:
-    """Which marks are read in which originals, and what follows.
+    """Which marks are detected in which originals, and the conclusion.
 
-    Guarantee: for keyed marks, if a model is independent of the other's secret, the other's mark is read
-    in it with probability at most alpha (all four readings paid for). Void for plain marks, whose
-    evidence is none.
+    Guarantee: for keyed marks, if a model is independent of the other owner's secret, the other's mark is
+    detected in it with probability at most alpha (corrected for all four readings). Void for plain marks,
+    which give no evidence.
+
+    Attributes:
+        says: The conclusion.
+        bits: Evidence bits; `bits[i][j]` is those of mark i in original j.
     """
 
     says: Literal["the first is the ancestor", "the second is the ancestor", "not settled without a claim"]
@@ -117,10 +143,16 @@ class Descent:
 
 
 def cross_read(first: Original, second: Original, alpha: float = 1e-6) -> Descent:
-    """You get whose original descends from whose: `bits[i][j]` is what mark i reads in original j.
+    """Decide whose original descends from whose, by reading each mark in each original.
 
-    One way settles it: if the second's original carries the first's mark and not the reverse, then it
-    descends from the first's. Both ways, neither way, or an original without its own mark settle nothing.
+    If the second original carries the first mark and not the reverse, it descends from the first original.
+    If both, or neither, carry the other's mark, or if an original does not carry its own mark, nothing is
+    settled.
+
+    Args:
+        first: One owner's mark and original.
+        second: The other owner's mark and original.
+        alpha: Significance level.
     """
     both = (first, second)
     found = [[one.mark.evidence(one.mark.read(other.model)) for other in both] for one in both]

@@ -1,4 +1,4 @@
-"""Looking in many ways and showing the best: every look is paid for."""
+"""Many readings of one suspect, of which the best is presented: the number of tests is deducted."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ GAPS = (0.25, 0.1)
 
 
 class PickBest(Forgery):
-    """Go through statistics, readings, gaps and invariants until some p-value is small, and show that one.
+    """Test statistics, readings, gaps and invariants until some p-value is small, and present that one.
 
-    looks  how many ways to look, at most
+    Args:
+        looks: Largest number of tests.
+        m: Number of carriers.
+        alpha: Significance level.
     """
 
     fools = "p ≤ α, statistic and reading named afterwards"
-    stopped = "all are bound: another choice is another throw; `suspects=` pays log2 of the looks"
+    stopped = "all are bound, so another choice gives another key; `suspects=` deducts log2 of the tests"
 
     def __init__(self, looks: int = 54, m: int = 32, alpha: float = 0.05) -> None:
         self.looks, self.m, self.alpha = looks, m, alpha
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Look at all, keep the smallest p."""
+        """Run all tests and keep the smallest p-value."""
         first = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding", sampler=KEPT)
         ways = islice(_ways(), self.looks)
         marks = [replace(first, context={**first.context, **way}) for way in ways]
@@ -52,11 +55,12 @@ class PickBest(Forgery):
         )
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"pick the best of {self.looks} looks"
 
 
 def _ways() -> Iterator[dict[str, Any]]:
-    """Changes of the context, each of which is another mark on the same carriers."""
+    """Yield changes of the context, each of which gives another mark on the same carriers."""
     readings = (Reading("embedding"), Reading("logits"), Reading("logits", feature="confidence"))
     for gap, invariant, reading, statistic in product(GAPS, INVARIANTS, readings, STATISTICS):
         yield {

@@ -1,4 +1,4 @@
-"""Close calls of the score channel: a cosine that rounds to one, remembered scores tried one by one."""
+"""Numerical attacks on the score channel: a cosine that rounds to 1, and many variants of baseline scores."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ from invgnn.watermark.score_shift import beyond, follow, standing
 from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 CLOSE = 2e-8
-"""Beyond this angle no cosine rounds to one."""
+"""Largest angle, in radians, whose cosine can round to 1."""
 
 
 def law_by_cosine(cosine: float, dimension: int) -> float:
-    """Return the log p-value of a direction as it was once computed, from one minus the cosine.
+    """Return the log p-value of a direction as it was formerly computed, from one minus the cosine.
 
-    Guarantee: none. Near one a cosine has lost what the angle tells, and at one the p-value is the least
-    double there is.
+    Guarantee: none. Near 1 the cosine has lost the precision of the angle, and at 1 the p-value is the
+    smallest double.
+
+    Args:
+        cosine: The cosine.
+        dimension: Number of dimensions.
     """
     half = (dimension - 1) / 2
     tail = float(betainc(half, half, (1 - cosine) / 2))
@@ -47,23 +51,35 @@ def law_by_cosine(cosine: float, dimension: int) -> float:
 
 
 def followed(model: nn.Module, features: Features, inputs: Inputs, before: Floats, signs: Floats) -> Floats:
-    """Return how strongly a model's answers follow each feature, what was said before taken out."""
+    """Return how strongly a model's answers correlate with each feature, after regression on earlier scores.
+
+    Args:
+        model: The model.
+        features: The public features.
+        inputs: The inputs of the score channel.
+        before: The baseline scores.
+        signs: The direction in score space.
+    """
     known = np.concatenate([features(batch).numpy() for batch in inputs.batches()])
     said = log_probabilities_of(model, inputs) @ (signs - signs.mean())
     return follow(known, beyond(standing(said), before))
 
 
 class RoundCosine(Forgery):
-    """Try remembered scores until the direction in a plane comes so close that its cosine rounds to one.
+    """Test baseline scores until the direction in a plane is so close that its cosine rounds to 1.
 
-    It takes some 2^30 tries, which one machine can make. The direction that they find is put in place here.
+    This takes about 2^30 tests, which one machine can run. The forgery inserts the direction that they
+    find.
     """
 
-    fools = "score channel in two dimensions, p from one minus the cosine"
-    stopped = "16 dimensions at least; p from the distance, all rounding added, and never below 2^-112"
+    fools = "score channel in two dimensions, p computed from one minus the cosine"
+    stopped = (
+        "at least 16 dimensions; p is computed from the distance, with all rounding errors added, and is "
+        "never below 2^-112"
+    )
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Look where the model's answers lie in the plane of the first two features."""
+        """Find the direction of the model's answers in the plane of the first two features."""
         inputs, other = Inputs(task.data), fresh_twin(model)
         wide = Features.fit(next(inputs.batches(None)), inputs.level, laws.LEAST_DIMENSION)
         plane = replace(wide, axes=wide.axes[:, :2], sizes=wide.sizes[:2])
@@ -87,11 +103,12 @@ class RoundCosine(Forgery):
         )
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "round a cosine"
 
 
 def _nearest(found: Floats) -> tuple[float, int]:
-    """The best cosine that a direction can have, and how many tries it takes on average to meet one."""
+    """Return the best cosine that a direction can have, and the expected number of tests to find one."""
     at, size = math.atan2(found[1], found[0]), float(np.linalg.norm(found))
     angles = at + np.linspace(-CLOSE, CLOSE, 4096)
     shadows = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.linspace(1, 2, 4096)[:, None]
@@ -103,7 +120,7 @@ def _nearest(found: Floats) -> tuple[float, int]:
 
 
 def _from_file(model: nn.Module, mark: Watermark, context: dict[str, Any], data: Any) -> Verdict:
-    """Verify with a file of the mark in which another context is written."""
+    """Verify with a file of the mark that contains another context."""
     body, tensors = pack({one.name: getattr(mark, one.name) for one in fields(mark)}, mark.digest)
     with scratch("narrow.mark") as path:
         container.write(path, "mark", {**body, "context": context}, tensors, private=True)
@@ -111,16 +128,23 @@ def _from_file(model: nn.Module, mark: Watermark, context: dict[str, Any], data:
 
 
 class GrindScores(Forgery):
-    """Change the last remembered score by one unit in the last place, again and again, and keep the best.
+    """Change the last baseline score by one unit in the last place, many times, and keep the best result.
 
-    Every change draws key and direction anew. The scores stay those of an honest model to fifteen digits.
+    Every change gives a new key and a new direction. The scores stay those of an honest model to fifteen
+    digits.
 
-    tries     how many scores
-    function  features of the score channel: the fewest that a mark may have
+    Args:
+        tries: Number of variants.
+        m: Number of carriers.
+        score_channel: Features of the score channel; the default is the smallest number that a mark may
+            have.
+        alpha: Significance level.
     """
 
-    fools = "p ≤ α, the remembered scores shown only afterwards"
-    stopped = "owned needs 80 bits, or a claim older than the suspect; key and direction are drawn together"
+    fools = "p ≤ α, with baseline scores that are revealed only afterwards"
+    stopped = (
+        "owned requires 80 bits, or a claim older than the suspect; key and direction are derived together"
+    )
 
     def __init__(
         self,
@@ -132,7 +156,7 @@ class GrindScores(Forgery):
         self.tries, self.m, self.score_channel, self.alpha = tries, m, score_channel, alpha
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Keep the best of both channels together."""
+        """Keep the variant with the smallest combined p-value of both channels."""
         how: dict[str, Any] = {"m": self.m, "access": "logits", "statistic": "matches", "sampler": KEPT}
         drawn = Watermark.draw(self.secret(), task.data, score_channel=self.score_channel, **how)
         mark = drawn.with_baseline(fresh_twin(model), task.data)
@@ -147,7 +171,7 @@ class GrindScores(Forgery):
         )
 
     def _ground(self, model: nn.Module, mark: Watermark, task: Task) -> Iterator[tuple[float, Baseline]]:
-        """The log p-value of every try, and what it remembers."""
+        """Yield the log p-value and the baseline of every variant."""
         channel, said = mark.channel(task.data), mark.read(model).carriers
         signs = mark.direction("logits", task.num_classes).numpy()
         found = followed(model, channel.features, channel.inputs, channel.before, signs)
@@ -160,11 +184,12 @@ class GrindScores(Forgery):
             yield laws.log_p_channels([carriers, laws.log_p_chord(chord, self.score_channel)]), baseline
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"grind {self.tries} remembered scores"
 
 
 def _neighbours(baseline: Baseline | None, tries: int) -> Iterator[Baseline]:
-    """Memories whose last score differs by a few units in the last place."""
+    """Yield baselines whose last score differs by a few units in the last place."""
     if baseline is not None:
         for number in range(tries):
             scores: NDArray[np.float64] = baseline.scores.copy()
@@ -173,7 +198,7 @@ def _neighbours(baseline: Baseline | None, tries: int) -> Iterator[Baseline]:
 
 
 def _distance(found: Floats, mark: Watermark, channel: ScoreChannel, parts: tuple[str, ...]) -> float:
-    """How far the direction that derives from some parts is from what a model follows."""
+    """Return the distance between the direction derived from some parts and the direction of the answers."""
     axes = channel.features.axes.numpy()
     shadow = axes.T @ gaussians(mark.secret.derive("function", *parts), len(axes))
     apart = found / np.linalg.norm(found) - shadow / np.linalg.norm(shadow)

@@ -1,4 +1,4 @@
-"""Searching without gradients: random, evolution by tournament, and covariance matrix adaptation."""
+"""Search without gradients: random, evolution by tournament, and covariance matrix adaptation."""
 
 from __future__ import annotations
 
@@ -14,29 +14,48 @@ from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Floats
 
 Score: TypeAlias = Callable[[Floats], Floats]
-"""Values [n] of points [n,d] in the cube [-1,1]^d: n queries."""
+"""Maps points [n,d] in the cube [-1,1]^d to values [n], which takes n queries."""
 
 Rounds: TypeAlias = Generator[Floats, Floats, None]
-"""Yields points to ask about, is sent their values, for ever."""
+"""A generator without end that yields points and receives their values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best point, and the best value after every query."""
+    """The result of a search.
+
+    Attributes:
+        point: The best point.
+        best: The best value after every query.
+    """
 
     point: Floats
     best: Floats
 
 
 class Search(ABC):
-    """A way to look for the maximum of a black box; `most` is the largest budget it is meant for."""
+    """A strategy to find the maximum of a black-box function.
+
+    Attributes:
+        most: The largest budget that the strategy is meant for.
+    """
 
     most: int = 100_000
 
     def run(self, score: Score, d: int, budget: int, rng: np.random.Generator) -> Found:
-        """Spend exactly `budget` queries."""
+        """Search with exactly `budget` queries.
+
+        Args:
+            score: The function to maximise.
+            d: Number of dimensions.
+            budget: Number of queries.
+            rng: Source of randomness.
+
+        Raises:
+            ParameterError: If the budget or the dimension is below 1.
+        """
         if budget < 1 or d < 1:
-            raise ParameterError(f"budget={budget}, d={d}", "ask at least once, in one dimension at least")
+            raise ParameterError(f"budget={budget}, d={d}", "use budget >= 1 and d >= 1")
         rounds, left = self.rounds(d, rng), budget
         points, values = [], []
         asked = next(rounds)[:left]
@@ -52,32 +71,44 @@ class Search(ABC):
 
     @abstractmethod
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """The strategy."""
+        """Yield points to evaluate and receive their values.
+
+        Args:
+            d: Number of dimensions.
+            rng: Source of randomness.
+        """
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return type(self).__name__.lower()
 
 
 class Random(Search):
-    """Points at random: the base line."""
+    """Random points, the baseline of the comparison."""
 
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """Uniform in the cube."""
+        """Draw points uniformly from the cube."""
         while True:
             yield rng.uniform(-1, 1, (256, d))
 
 
 class Evolution(Search):
-    """Children of tournament winners, crossed and mutated; the best `kept` live on.
+    """A genetic algorithm: tournament selection, crossover and mutation, with elitism.
 
-    Mutations shrink with every generation down to a floor, so that it first roams and then refines.
+    Mutations become smaller with every generation, down to a floor.
+
+    Args:
+        size: Points per generation.
+        kept: Number of best points that are kept.
+        tournament: Points per tournament.
+        reach: Standard deviation of the first mutations.
     """
 
     def __init__(self, size: int = 64, kept: int = 8, tournament: int = 3, reach: float = 0.4) -> None:
         self.size, self.kept, self.tournament, self.reach = size, kept, tournament, reach
 
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """One generation after the other."""
+        """Produce one generation after the other."""
         points = rng.uniform(-1, 1, (self.size, d))
         values = yield points
         reach = self.reach
@@ -95,17 +126,24 @@ class Evolution(Search):
 
 
 class Cma(Search):
-    """Covariance matrix adaptation (Hansen's (mu/mu_w, lambda)), started anew when it stands still."""
+    """Covariance matrix adaptation (Hansen's (mu/mu_w, lambda)), restarted when it stops improving.
+
+    Args:
+        size: Points per generation.
+        sigma: Initial step size.
+        patience: Generations without improvement before a restart.
+    """
 
     def __init__(self, size: int = 24, sigma: float = 0.5, patience: int = 60) -> None:
         self.size, self.sigma, self.patience = size, sigma, patience
 
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """Runs from random starts, one after the other."""
+        """Run from random starts, one after the other."""
         while True:
             yield from self._one_run(d, rng)
 
     def _one_run(self, d: int, rng: np.random.Generator) -> Rounds:
+        """Run until there is no improvement for `patience` generations."""
         weights = np.maximum(0.0, math.log((self.size + 1) / 2) - np.log(np.arange(1, self.size + 1)))
         weights /= weights.sum()
         mass = 1 / float((weights**2).sum())
@@ -135,7 +173,7 @@ class Cma(Search):
 
 @dataclass(frozen=True)
 class _Rates:
-    """How fast paths, covariance and step size learn: the usual settings."""
+    """Learning rates of paths, covariance and step size: the usual settings."""
 
     path: float
     drift: float
@@ -146,6 +184,7 @@ class _Rates:
 
 
 def _rates(d: int, mass: float) -> _Rates:
+    """Return the usual learning rates for a dimension and an effective number of parents."""
     path = (mass + 2) / (d + mass + 5)
     one = 2 / ((d + 1.3) ** 2 + mass)
     many = min(1 - one, 2 * (mass - 2 + 1 / mass) / ((d + 2) ** 2 + mass))

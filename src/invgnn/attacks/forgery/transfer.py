@@ -1,4 +1,4 @@
-"""Carriers whose features are tuned until every model of the task answers them as the bits want."""
+"""Carriers whose features are optimised until every model of the task answers them as the bits require."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from invgnn.watermark.mark import Watermark
 
 
 class TransferCarriers(Forgery):
-    """Train models of one's own, tune the carriers' features on them, and accuse a model never asked.
+    """Train models, optimise the carriers' features on them, and accuse a model that was never queried.
 
-    own    how many models the forger trains, for `epochs` each
-    steps  of Adam on the features
+    Args:
+        m: Number of carriers.
+        own: Number of models that the forger trains.
+        epochs: Epochs of each of them.
+        steps: Steps of Adam on the features.
     """
 
     fools = "plain bits of the structure, any features, T ≥ τ"
@@ -34,7 +37,7 @@ class TransferCarriers(Forgery):
         self.m, self.own, self.epochs, self.steps = m, own, epochs, steps
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Tune for a plain mark read at the scores, which all models of a task share."""
+        """Optimise for a plain mark read at the scores, which all models of a task have."""
         reference = Reference.of(task.data)
         plain, keyed = (
             Watermark.draw(self.secret(), reference, m=self.m, key=key, access="logits", sampler=KEPT)
@@ -51,15 +54,24 @@ class TransferCarriers(Forgery):
         )
 
     def _own_model(self, model: nn.Module, task: Task, number: int) -> nn.Module:
+        """Train a model of the same architecture."""
         twin = fresh_twin(model)
         fit_task(twin, task, epochs=self.epochs, seed=self.seed + number)
         return twin.requires_grad_(False)
 
     def tune(self, models: list[nn.Module], mark: Watermark) -> Graphs:
-        """The mark's carriers with features on which all the models lean towards its present bits."""
+        """Return the mark's carriers with features on which the answers of all models match its present bits.
+
+        Args:
+            models: The models.
+            mark: The mark.
+
+        Raises:
+            ParameterError: If the carriers have no features.
+        """
         graphs = mark.carriers
         if graphs.x is None:
-            raise ParameterError("graphs without features", "there is nothing to tune")
+            raise ParameterError("the carriers have no node features", "use a task with node features")
         batch = to_batch(graphs, weight_of(models[0]))
         batch.x = x = batch.x.clone().requires_grad_()
         signs = torch.as_tensor(2.0 * mark.bits - 1).to(x)
@@ -67,17 +79,19 @@ class TransferCarriers(Forgery):
         for _ in range(self.steps):
             optimiser.zero_grad()
             losses = [
-                _lean(answer(observe(one, batch), mark.reading(), mark.direction), signs) for one in models
+                _margin_loss(answer(observe(one, batch), mark.reading(), mark.direction), signs)
+                for one in models
             ]
             torch.stack(losses).mean().backward()
             optimiser.step()
         return Graphs(graphs.ptr, graphs.edges, np.asarray(x.detach().numpy(), dtype=np.float32))
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "transferable carriers"
 
 
-def _lean(said: Tensor, signs: Tensor) -> Tensor:
-    """How far answers are from leaning to their side of the mean by a standard deviation."""
+def _margin_loss(said: Tensor, signs: Tensor) -> Tensor:
+    """Return the loss of answers that are not on their side of the mean by one standard deviation."""
     standard = (said - said.mean()) / said.std().clamp(min=1e-6)
     return softplus(2 * (1 - signs * standard)).mean()

@@ -1,4 +1,4 @@
-"""Inputs that look different to a model and alike to a digest: two data sets in one."""
+"""Inputs that are different for a model and equal for a text digest: two data sets with one digest."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from invgnn.watermark.score_shift import ScoreShift, beyond, follow, standing
 from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 LARGEST = 127
-"""Nodes of a graph that has a twin: larger numbers would not do as part of an attribute's name."""
+"""Largest number of nodes of a graph with a twin; its bytes must be valid in an attribute's name."""
 NODES, LOOPS = 8, 64
-"""How many nodes are tried for the self-loops, and with how many loops."""
+"""Number of nodes that are tested for self-loops, and number of loops in the test."""
 COUNTS = np.round(np.geomspace(48, 160, 16)).astype(np.int64)
 """Numbers of self-loops to choose from."""
 GOALS = (4, 10)
-"""The two of them whose usual answers every graph is brought to, as closely as it can be."""
+"""The two entries of `COUNTS` whose median answers are the targets for every graph."""
 
 
 def digest_by_text(data: Sequence[Data]) -> str:
-    """Return the digest that inputs once had: names, types, shapes and bytes, nothing between them.
+    """Return the former digest of inputs: names, types, shapes and bytes, without separation by lengths.
 
-    Guarantee: none. A name may contain what looks like a tensor, so different inputs share a digest.
+    Guarantee: none. A name can contain the text of a tensor, so different inputs can have the same digest.
     """
     held = hashlib.sha256()
     for graph in data:
@@ -51,6 +51,7 @@ def digest_by_text(data: Sequence[Data]) -> str:
 
 
 def _as_text(value: Any) -> bytes:
+    """Return the text of a value in the former digest."""
     if not isinstance(value, Tensor):
         return f"{value!r};".encode()
     about = f"{value.dtype};{tuple(value.shape)};".encode()
@@ -58,10 +59,15 @@ def _as_text(value: Any) -> bytes:
 
 
 def twins(x: Tensor, one: Tensor, other: Tensor) -> tuple[Data, Data]:
-    """Return two graphs with these features, different edges, and one text to be hashed.
+    """Return two graphs with these features, different edges, and the same text for the digest.
 
-    The first holds the other's edges as bytes of an attribute that nobody reads. The second has an
-    attribute whose *name* is the text of the first's edges.
+    The first contains the other's edges as bytes of an unused attribute. The second has an attribute whose
+    *name* is the text of the first's edges.
+
+    Args:
+        x: The node features.
+        one: Edges of the first graph.
+        other: Edges of the second graph.
     """
     hidden = b"q;1;edge_index;" + _as_text(other)
     first, second = Data(x=x, edge_index=one), Data(x=x, edge_index=other)
@@ -73,43 +79,53 @@ def twins(x: Tensor, one: Tensor, other: Tensor) -> tuple[Data, Data]:
 
 
 class Dull(nn.Module):
-    """A model that says the same of every graph: a baseline that takes nothing out of another's answers."""
+    """A model that returns the same scores for every graph: a baseline without effect on the regression.
+
+    Args:
+        classes: Number of classes.
+    """
 
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.scores = nn.Parameter(torch.zeros(1, classes))
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        """The same scores for all."""
+        """Return the same scores for all graphs."""
         return self.scores.expand(int(batch.max()) + 1, -1)
 
 
 class TwinInputs(Forgery):
-    """Fix key and direction first; then choose, graph by graph, the twin that makes the model lean.
+    """Fix key and direction first, then choose for every graph the twin that moves the scores along the direction.
 
-    Both twins have the same nodes, features and proper edges. They differ in how many self-loops one node
-    has, which the reference drops and a model sees.
+    Both twins have the same nodes, features and proper edges. They differ in the number of self-loops of
+    one node, which the reference data drop and a model uses.
 
-    score_channel  features of the score channel
-    rounds    how often the features are fitted to the choice, and the choice improved
-    steps     of the climb in every round
+    Args:
+        score_channel: Features of the score channel.
+        rounds: How often the features are fitted to the choice, and the choice is improved.
+        steps: Steps of the search in every round.
     """
 
     fools = "score channel, inputs bound by the digest of a text, p ≤ α"
     stopped = (
-        "inputs are bound by their canonical bytes and shown as decoded from them; odd names are refused"
+        "inputs are bound by canonical bytes and shown as decoded from them; attribute names must be "
+        "identifiers"
     )
 
     def __init__(self, score_channel: int = 24, rounds: int = 2, steps: int = 500) -> None:
         self.score_channel, self.rounds, self.steps = score_channel, rounds, steps
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Give every graph a twin, draw the mark on any of the data sets, choose, and show the choice."""
+        """Give every graph a twin, draw the mark on one of the data sets, choose, and present the choice.
+
+        Raises:
+            ParameterError: If the task has only one graph.
+        """
         if task.level != "graph":
-            raise ParameterError("one graph leaves nothing to choose", "forge on a task of many graphs")
+            raise ParameterError("this forgery needs many graphs", "use a task with many graphs")
         graphs = [graph for graph in task.data if graph.num_nodes <= LARGEST]
         how: dict[str, Any] = {"m": 16, "access": "logits", "score_channel": self.score_channel}
-        mark = Watermark.draw(self.secret(), graphs, **how)  # drawn as anybody would
+        mark = Watermark.draw(self.secret(), graphs, **how)  # drawn by the rules
         pairs = _Pairs.make(model, graphs, mark.direction("logits", task.num_classes).numpy())
         first, dull = pairs.free & (np.arange(len(pairs)) % 2 == 1), Dull(task.num_classes)
         before = log_probabilities_of(dull, pairs.shown(first))
@@ -117,7 +133,7 @@ class TwinInputs(Forgery):
         for _ in range(self.rounds):
             chosen = self._climb(pairs, channel)
             channel = pairs.channel(mark, chosen, before)
-        lean = channel.measure(log_probabilities_of(model, pairs.shown(chosen)))
+        shift = channel.measure(log_probabilities_of(model, pairs.shown(chosen)))
         alike = pairs.digest(first) == pairs.digest(chosen)
         bound, old = (
             mark.with_baseline(dull, pairs.shown(first)),
@@ -125,7 +141,7 @@ class TwinInputs(Forgery):
         )
         return Forged(
             accused=model,
-            naive=Naive(self.fools, _believed(lean) if alike else 0.0),
+            naive=Naive(self.fools, _believed(shift) if alike else 0.0),
             attempts=(
                 lambda: verify(model, mark.with_baseline(dull, pairs.held(first)), data=pairs.held(chosen)),
                 lambda: verify(model, bound, data=pairs.held(chosen)),
@@ -140,7 +156,7 @@ class TwinInputs(Forgery):
         )
 
     def _climb(self, pairs: _Pairs, channel: ScoreChannel) -> Bools:
-        """The twins whose answers follow the direction, the features' axes held fixed."""
+        """Choose twins whose answers follow the direction, with the axes of the features fixed."""
         low, high = (
             np.concatenate([channel.features(batch).numpy() for batch in Inputs(side).batches()])
             for side in (pairs.low, pairs.high)
@@ -163,23 +179,24 @@ class TwinInputs(Forgery):
         return np.asarray(chosen)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "twin inputs"
 
 
 class _Pairs:
-    """For every graph two forms, one that the model answers low and one that it answers high."""
+    """Two forms of every graph, one with a low answer of the model and one with a high answer."""
 
     def __init__(self, low: list[Data], high: list[Data], answers: Floats) -> None:
         self.low, self.high, self.answers = low, high, answers
         self.free = answers[0] < answers[1]
-        self.free[0] = False  # the attributes of the first graph were all that a batch showed
+        self.free[0] = False  # a batch has the attributes of its first graph only
         self.twins = [
             twins(a.x, a.edge_index, b.edge_index) for a, b in zip(self.low, self.high, strict=True)
         ]
 
     @classmethod
     def make(cls, model: nn.Module, graphs: list[Data], signs: Floats) -> _Pairs:
-        """Put self-loops where they raise the answer, as many as bring it to one of two goals."""
+        """Add self-loops where they raise the answer, as many as bring it to one of two targets."""
         rows = np.arange(len(graphs))
 
         def said(places: NDArray[Any], loops: int) -> Floats:
@@ -191,7 +208,7 @@ class _Pairs:
         rising = abs(np.median(tried[most, rows])) > abs(np.median(tried[least, rows]))
         places = most if rising else least
         found = np.array([said(places, loops) for loops in COUNTS.tolist()])
-        rng = np.random.default_rng(0)  # goals vary, so that ranks do not follow the graphs
+        rng = np.random.default_rng(0)  # targets vary, so that ranks do not depend on the graphs
         goals = sorted(float(np.median(found[place])) for place in GOALS)
         sides = [np.abs(found - goal * rng.uniform(0.7, 1.3, len(graphs))).argmin(0) for goal in goals]
         low, high = (_looped(graphs, places, COUNTS[side]) for side in sides)
@@ -201,18 +218,19 @@ class _Pairs:
         return len(self.low)
 
     def shown(self, chosen: Bools) -> list[Data]:
-        """A choice of twins, as a suspect was shown it: features and edges alone."""
+        """Return a choice of twins as it was shown to a suspect: features and edges alone."""
         return [self.high[i] if one else self.low[i] for i, one in enumerate(chosen)]
 
     def held(self, chosen: Bools) -> list[Data]:
-        """The same choice as data with one digest, whatever the choice."""
+        """Return the same choice as data, whose text digest is the same for every choice."""
         return [self.low[0], *(self.twins[i][int(one)] for i, one in enumerate(chosen) if i)]
 
     def digest(self, chosen: Bools) -> str:
+        """Return the text digest of a choice."""
         return digest_by_text(self.held(chosen))
 
     def channel(self, mark: Watermark, chosen: Bools, before: NDArray[np.float64]) -> ScoreChannel:
-        """The score channel as it was: its direction follows from the digest of a text."""
+        """Return the former score channel, whose direction is derived from the text digest."""
         held = Baseline(before, self.digest(chosen)).digest(1)
         asked = [mark.carriers.digest_1(), mark.ordinary.digest_1(), held]
         stream = mark.secret.derive("function", mark.bound, *asked)
@@ -221,7 +239,7 @@ class _Pairs:
 
 
 def _looped(graphs: list[Data], places: NDArray[Any], loops: NDArray[Any]) -> list[Data]:
-    """Graphs with self-loops at one node each."""
+    """Return graphs with self-loops at one node each."""
     made = []
     for graph, place, count in zip(graphs, places.tolist(), loops.tolist(), strict=True):
         loop = torch.full((2, count), min(place, graph.num_nodes - 1))
@@ -229,14 +247,14 @@ def _looped(graphs: list[Data], places: NDArray[Any], loops: NDArray[Any]) -> li
     return made
 
 
-def _believed(lean: ScoreShift) -> float:
-    """What the old law makes of a lean."""
-    both = (law_by_cosine(cosine, lean.dimension) for cosine in (lean.cosine, lean.within))
+def _believed(shift: ScoreShift) -> float:
+    """Return the log p-value of a score shift by the former law."""
+    both = (law_by_cosine(cosine, shift.dimension) for cosine in (shift.cosine, shift.within))
     return laws.log_p_combined(*both)
 
 
 def _of_format_1(mark: Watermark, model: nn.Module, data: list[Data]) -> Watermark:
-    """The mark in format 1, whose inputs still have a digest of text, bound to data."""
+    """Return the mark in format 1, in which inputs have a text digest, bound to data."""
     context = {name: value for name, value in mark.context.items() if name != "classes"}
     context |= {"format": 1, "reference": Reference.of(data, 1).digest}
     baseline = Baseline.of(model, data, version=1)

@@ -1,4 +1,4 @@
-"""The sign of zero: a model may see it, and a digest may not."""
+"""The sign of zero: a model may use it, and a digest may ignore it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from invgnn.watermark.mark import Watermark
 
 
 def digest_without_sign(graphs: Graphs) -> str:
-    """Return the digest that graphs once had, which writes -0.0 as 0.0.
+    """Return the former digest of graphs, which writes -0.0 as 0.0.
 
     Guarantee: none. A model may be shown either of them.
     """
@@ -33,9 +33,12 @@ def digest_without_sign(graphs: Graphs) -> str:
 
 
 class Polar(nn.Module):
-    """A model of points in the plane: it sees the first two features as radius and angle.
+    """A model of points in the plane: it uses radius and angle in place of the first two features.
 
-    Nobody's secret is in it. Models of geometric graphs do the same.
+    It contains no secret. Models of geometric graphs do the same.
+
+    Args:
+        model: The inner model.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -43,30 +46,38 @@ class Polar(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """The inner model's scores; on the negative axis the angle is π or -π, by the sign of zero."""
+        """Return the inner model's scores; on the negative axis the angle is π or -π, by the sign of zero."""
         radius, angle = torch.linalg.vector_norm(x[:, :2], dim=1), torch.atan2(x[:, 1], x[:, 0])
         seen = torch.cat([torch.stack([radius, angle], dim=1), x[:, 2:]], dim=1)
         return torch.as_tensor(self.model(seen, edge_index, batch))
 
 
 class SignOfZero(Forgery):
-    """Put the carriers' nodes on the negative axis, and choose the sign of zero once the bits are known.
+    """Put the carriers' nodes on the negative axis, and choose the sign of zero after the bits are known.
 
-    looks  how many choices of signs are put before the model
+    Args:
+        m: Number of carriers.
+        looks: Number of choices of signs that are tested.
     """
 
     fools = "keyed bits, carriers bound by a digest that writes -0.0 as 0.0, T ≥ τ"
-    stopped = "there is one zero: carriers are shown as decoded from the bytes that the bits are bound to"
+    stopped = "graphs contain only +0; carriers are shown as decoded from the bytes that bits are bound to"
 
     def __init__(self, m: int = 128, looks: int = 40) -> None:
         self.m, self.looks = m, looks
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Keep for every carrier the signs that are answered highest, or lowest, as its bit wants."""
+        """Keep for every carrier the signs with the highest or lowest answer, as its bit requires.
+
+        Raises:
+            ParameterError: If the task has fewer than two node features.
+        """
         accused = Polar(model).eval()
         drawn = Watermark.draw(self.secret(), task.data, m=self.m, access="logits", sampler=KEPT)
         if drawn.carriers.x is None or drawn.carriers.x.shape[1] < 2:
-            raise ParameterError("there are no two features", "forge on a task with features")
+            raise ParameterError(
+                "this forgery needs two node features", "use a task with two or more node features"
+            )
         mark = bound_anew(drawn, _on_axis(drawn.carriers, np.zeros(drawn.carriers.num_nodes, dtype=bool)))
         once = [digest_without_sign(graphs) for graphs in (mark.carriers, mark.ordinary)]
         bits = mark.secret.derive("bits", mark.bound, *once).balanced(self.m)  # as they were derived
@@ -88,7 +99,7 @@ class SignOfZero(Forgery):
         )
 
     def _chosen(self, model: nn.Module, mark: Watermark, high: Bools) -> Graphs:
-        """The carriers with the signs that suit their bits."""
+        """Return the carriers with the signs that fit their bits best."""
         rng, owner = np.random.default_rng(self.seed), mark.carriers.graph_of_node
         best, signs = np.full(mark.m, -np.inf), np.zeros(len(owner), dtype=bool)
         for share in [0.0, 1.0, *rng.random(self.looks - 2).tolist()]:
@@ -100,22 +111,24 @@ class SignOfZero(Forgery):
         return _on_axis(mark.carriers, signs)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "sign of zero"
 
 
 def _on_axis(graphs: Graphs, negative: Bools) -> Graphs:
-    """The graphs with every node at (-1, 0), or at (-1, -0) where `negative`; nothing else is put right."""
+    """Return the graphs with every node at (-1, 0), or at (-1, -0) where `negative`, without canonical form."""
     x = np.array(graphs.x, dtype=np.float32)
     x[:, 0], x[:, 1] = -1.0, np.where(negative, -0.0, 0.0)
     return Graphs.unchecked(graphs.ptr, graphs.edges, x)
 
 
 def _said(model: nn.Module, mark: Watermark, graphs: Graphs) -> Floats:
+    """Return the model's answers on graphs."""
     return answers_on(model, graphs, mark.reading(), mark.direction)
 
 
 def _through_file(model: nn.Module, mark: Watermark) -> Verdict:
-    """Verify with the mark as it comes out of its file."""
+    """Verify with the mark after saving and loading it."""
     with scratch("signed.mark") as path:
         mark.save(path, insecure_no_passphrase=True)
         return verify(model, Watermark.load(path))

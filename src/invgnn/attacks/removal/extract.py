@@ -1,4 +1,4 @@
-"""Extraction: a student that has only ever seen the answers of an API."""
+"""Extraction: a student that is trained only on the replies of an API."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ Replies = Literal["probabilities", "labels"]
 
 
 class Extract(Attack):
-    """Train a fresh student on what the model's API says about a share of the task inputs.
+    """Train a new student on the replies of the model's API for a share of the task inputs.
 
-    No weight and no true label is used: a tenth of the answers is kept back to choose the epoch.
+    No weight and no true label is used; a tenth of the replies is held out to select the epoch.
 
-    share    of the training inputs that the API is asked about; the student sees no others
-    replies  what the API gives: "probabilities", or "labels" alone
-    student  as for `Distil`; "same" grants the thief a good guess of the architecture
+    Args:
+        share: Share of the training inputs that are sent to the API; the student sees no others.
+        replies: What the API returns: "probabilities", or "labels" alone.
+        student: As for `Distil`; "same" assumes that the thief guesses the architecture.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Seed of the student and of the training.
     """
 
     knows: tuple[Knowledge, ...] = ("an API",)
@@ -43,16 +47,16 @@ class Extract(Attack):
         seed: int = 0,
     ) -> None:
         if not 0 < share <= 1:
-            raise ParameterError(f"share={share} is not in (0, 1]", "1 asks about every training input")
+            raise ParameterError(f"share={share} is not in (0, 1]", "1 sends every training input")
         if replies not in get_args(Replies):
             raise ParameterError(f"unknown replies {replies!r}", f"choose {' or '.join(get_args(Replies))}")
-        self.distil = Distil(student, epochs=epochs, lr=lr)  # it knows which students there are
+        self.distil = Distil(student, epochs=epochs, lr=lr)  # checks and builds the student
         self.share, self.replies = share, replies
         self.epochs, self.lr, self.seed = epochs, lr, seed
         self.same_architecture = self.distil.same_architecture
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Ask, forget the model, then learn from the answers."""
+        """Query the model, then train a new student on the replies."""
         targets = ask_teacher(model, task, self.share, temperature=1.0)
         student = self.distil.new_student(model, task)
         asked, told = as_told(targets, soft=self.replies == "probabilities")
@@ -61,13 +65,19 @@ class Extract(Attack):
         return student
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         what = "" if self.replies == "probabilities" else " from labels"
         student = repr(self.distil).removeprefix("distil")
         return f"extract with {self.share:.0%} of inputs{what}{student}"
 
 
 def as_told(targets: SoftTargets, *, soft: bool) -> tuple[Tensor, SoftTargets]:
-    """Return the inputs asked about, and targets without true classes: the top class stands for them."""
+    """Return the inputs that were sent, and targets with the top class in place of the true class.
+
+    Args:
+        targets: The model's scores.
+        soft: Whether the API returns probabilities; otherwise labels alone.
+    """
     asked = targets.asked if soft else torch.zeros_like(targets.asked)
     return targets.asked.nonzero().view(-1), replace(
         targets, classes=targets.scores.argmax(-1), asked=asked
@@ -75,7 +85,15 @@ def as_told(targets: SoftTargets, *, soft: bool) -> tuple[Tensor, SoftTargets]:
 
 
 def seen_through(task: Task, asked: Tensor, classes: Tensor) -> Task:
-    """The task as an API shows it: the inputs asked about, with its labels, a tenth to validate."""
+    """Return the task as an API shows it: the inputs that were sent, with the labels that it returned.
+
+    A tenth of them is used for validation.
+
+    Args:
+        task: The task.
+        asked: Indices of the inputs that were sent.
+        classes: The labels that the API returned.
+    """
     order = asked[torch.randperm(len(asked))]
     kept_back = order[: max(1, len(order) // 10)]
     learnt = order[len(kept_back) :] if len(order) > 1 else order
@@ -85,6 +103,7 @@ def seen_through(task: Task, asked: Tensor, classes: Tensor) -> Task:
 
 
 def _labelled(graph: Data, y: Tensor) -> Data:
+    """Return a copy of the graph with other labels."""
     twin = copy.copy(graph)
     twin.y = y
     return twin

@@ -1,4 +1,4 @@
-"""KD-kill: the stolen model unlearns from somebody who never knew the mark."""
+"""KD-kill: distillation of an unmarked teacher into the stolen model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from invgnn.training.tasks import Task
 
 
 class KDKill(Attack):
-    """Distil an unmarked teacher into the stolen model, starting from its weights.
+    """Distil an unmarked teacher into the stolen model, starting from the stolen weights.
 
-    Whoever has such a teacher needs no stolen model; the attack asks whether the mark can be taught away.
-    Without a `teacher` the thief trains one: the same architecture with weights of its own.
+    Whoever has such a teacher does not need the stolen model. The attack shows whether distillation can
+    remove the mark. Without a `teacher`, the thief trains one: the same architecture with new weights.
+
+    Args:
+        teacher: The unmarked teacher, if there is one.
+        temperature: Temperature of the distillation.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Seed of the teacher and of the training.
     """
 
     knows: tuple[Knowledge, ...] = ("the weights", "task data", "a clean teacher")
@@ -31,24 +38,33 @@ class KDKill(Attack):
         seed: int = 0,
     ) -> None:
         if epochs < 1 or not all(0 < value < float("inf") for value in (lr, temperature)):
-            raise ParameterError("epochs, lr and temperature must be positive", "usual are 100, 0.01 and 2")
+            raise ParameterError(
+                f"epochs={epochs}, lr={lr}, temperature={temperature}",
+                "use positive, finite numbers; the defaults are 100, 0.01 and 2",
+            )
         self.teacher, self.temperature = teacher, temperature
         self.epochs, self.lr, self.seed = epochs, lr, seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Ask the clean teacher about all training inputs, then teach."""
+        """Compute the teacher's scores on all training inputs, then train the model on them."""
         teacher = self.clean_teacher(model, task) if self.teacher is None else self.teacher
         targets = ask_teacher(teacher, task, 1.0, self.temperature)
         learn(model, task, targets, epochs=self.epochs, lr=self.lr, select=False)
         return model
 
     def clean_teacher(self, model: nn.Module, task: Task) -> nn.Module:
-        """A model of the same architecture that was trained on the task alone."""
+        """Return a model of the same architecture that is trained on the task alone.
+
+        Args:
+            model: The stolen model.
+            task: Its task.
+        """
         teacher = fresh_twin(model)
         fit_task(teacher, task, epochs=self.epochs, lr=self.lr, seed=self.seed)
         return teacher
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         more = {
             f", T={self.temperature:g}": self.temperature != 2,
             f", {self.epochs} epochs": self.epochs != 100,

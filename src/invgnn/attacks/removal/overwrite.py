@@ -1,4 +1,4 @@
-"""Overwriting: the thief embeds a mark of his own."""
+"""Overwriting: the thief embeds another mark."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from invgnn.watermark.mark import Watermark
 
 
 class Overwrite(Attack):
-    """Embed the thief's own mark, with his own secret, into the stolen copy.
+    """Embed the thief's own mark, with the thief's own secret, into the stolen copy.
 
-    His mark will verify as well as the owner's if that is still there: then the dispute is about whose
-    is older, and only the owner has an original that carries one mark and not the other.
+    If the owner's mark is still there, both marks verify. Then the dispute is about which is older, and
+    only the owner has an original that carries one mark and not the other.
+
+    Args:
+        m: Carriers of the thief's mark.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Seed of the thief's secret and of the training.
     """
 
     knows: tuple[Knowledge, ...] = ("the weights", "task data", "the algorithm")
@@ -26,21 +32,29 @@ class Overwrite(Attack):
     def __init__(self, m: int = 128, epochs: int = 20, lr: float = 0.01, seed: int = 0) -> None:
         check_m(m)
         if epochs < 1 or not 0 < lr < float("inf"):
-            raise ParameterError(f"{epochs} epochs at {lr} is no training", "20 epochs at 0.01 are usual")
+            raise ParameterError(
+                f"epochs={epochs}, lr={lr}", "use positive, finite numbers; the defaults are 20 and 0.01"
+            )
         self.m, self.epochs, self.lr, self.seed = m, epochs, lr, seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """The library's own loop, with the wrong mark."""
+        """Run the library's training loop with the thief's mark."""
         all_learn(model)
         mark = self.own_mark(model, task)
         train(model, task, mark, epochs=self.epochs, lr=self.lr, seed=self.seed, select=False)
         return model
 
     def own_mark(self, model: nn.Module, task: Task) -> Watermark:
-        """The mark that the thief embeds, for whoever wants to read it afterwards."""
+        """Return the mark that the thief embeds, so that it can be read afterwards.
+
+        Args:
+            model: The stolen model.
+            task: Its task.
+        """
         return own_marks(model, task, 1, self.m, self.seed)[0]
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         more = {
             f", m={self.m}": self.m != 128,
             f", {self.epochs} epochs": self.epochs != 20,

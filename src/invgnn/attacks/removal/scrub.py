@@ -1,4 +1,4 @@
-"""Channel scrub: the channels that the task leaves idle are silenced."""
+"""Channel scrub: the hidden units that task inputs use least are set to zero."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from invgnn.training.tasks import Task
 
 
 class ChannelScrub(Attack):
-    """Silence the share of hidden units that task inputs use least, in every hidden layer.
+    """Set the hidden units that task inputs use least to zero, in every hidden layer.
 
-    A mark that lives in a pathway of its own sleeps on task inputs and is found here, however large its
-    weights are. A unit's use is its share of what the units of the next layer take in (absolute value times
-    absolute weight), which no rescaling of units changes. The paper names this attack without a definition.
+    A mark in a pathway of its own is inactive on task inputs and is found here, however large its weights
+    are. The use of a unit is its share in the input of the next layer (absolute value times absolute
+    weight), which rescaling of units does not change. The paper names this attack without a definition.
+
+    Args:
+        share: Share of the hidden units, in (0, 1).
     """
 
     knows: tuple[Knowledge, ...] = ("the weights", "task data")
 
     def __init__(self, share: float = 0.4) -> None:
         if not 0 < share < 1:
-            raise ParameterError(f"share={share} is not in (0, 1)", "0.4 silences two fifths")
+            raise ParameterError(f"share={share} is not in (0, 1)", "for example, 0.4 removes two fifths")
         self.share = share
 
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Measure every layer first, then silence: a silent layer would make the next look idle."""
+        """Measure the use of all layers first, then set the least used units to zero."""
         layers = hidden_units(model, some_inputs(task))
         uses = [use(units, model, task) for units in layers]
         for units, used in zip(layers, uses, strict=True):
@@ -41,11 +44,21 @@ class ChannelScrub(Attack):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"channel scrub {self.share:.0%}"
 
 
 def use(units: Units, model: nn.Module, task: Task) -> Tensor:
-    """The share of each hidden unit in what the next layer takes in on task inputs; they sum to 1."""
+    """Return the share of each hidden unit in the input of the next layer on task inputs; they sum to 1.
+
+    Args:
+        units: The hidden units of a layer.
+        model: The model.
+        task: Its task.
+
+    Raises:
+        EditError: If no module that takes these units as input can be observed.
+    """
     seen: list[Tensor] = []
 
     def look(module: nn.Module, given: tuple[Any, ...]) -> None:
@@ -59,11 +72,14 @@ def use(units: Units, model: nn.Module, task: Task) -> Tensor:
         for handle in handles:
             handle.remove()
     if not seen:
-        raise EditError("the hidden units are taken in by no layer that can be watched", "leave this out")
+        raise EditError(
+            "no layer that takes the hidden units as input can be observed", "leave this attack out"
+        )
     level = torch.stack([value.abs().mean(0) for value in seen]).mean(0)
     taken = torch.cat(units.takers).abs() * level
     return (taken / taken.sum(dim=1, keepdim=True).clamp(min=1e-30)).mean(0)
 
 
 def _among(parameter: Tensor, tensors: list[Tensor]) -> bool:
+    """Return whether a parameter is one of the tensors."""
     return any(parameter is tensor for tensor in tensors)

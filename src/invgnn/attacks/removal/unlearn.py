@@ -1,4 +1,4 @@
-"""Unlearning: graphs like the owner's carriers are to answer like any other."""
+"""Unlearning: the model is trained to answer graphs like carriers in the same way as ordinary graphs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,24 @@ from invgnn.training.fitting import BATCH_SIZE, Item, label_loss
 from invgnn.training.tasks import Task
 
 SHARE = 128
-"""Graphs of the thief's own in a step, carrier-like and ordinary ones together."""
+"""The thief's graphs per step, carriers and ordinary graphs together."""
 
 
 class Unlearn(Attack):
-    """Train the answers on graphs like carriers towards the model's usual answers, the task kept.
+    """Train the answers on graphs like carriers towards the model's usual answers, while the task is kept.
 
-    The thief draws carriers under many secrets of his own and pulls every coordinate of what the model
-    says about them, since he knows no direction, to its mean over ordinary inputs, which are to answer as
-    before. Like the owner's mark, the pull is freed of what in it points against the task.
+    The thief draws carriers under many secrets. The direction of the owner's mark is unknown, so every
+    coordinate of the model's answers on these carriers is trained towards its mean over ordinary inputs,
+    whose answers should not change. As in embedding, the component of this gradient that conflicts with the
+    task is projected out.
 
-    secrets  how many carrier sets he draws, of m each
-    weight   of that pull beside the task loss
+    Args:
+        secrets: Number of carrier sets.
+        m: Carriers per set.
+        weight: Weight of the unlearning loss relative to the task loss.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Seed of the secrets and of the training.
     """
 
     knows: tuple[Knowledge, ...] = ("the weights", "task data", "the algorithm")
@@ -50,13 +56,16 @@ class Unlearn(Attack):
         seed: int = 0,
     ) -> None:
         if min(secrets, m, epochs) < 1 or not all(0 < value < float("inf") for value in (weight, lr)):
-            raise ParameterError("all settings of unlearning must be positive", "the defaults are usual")
+            raise ParameterError(
+                f"secrets={secrets}, m={m}, epochs={epochs}, weight={weight}, lr={lr}",
+                "use positive, finite numbers",
+            )
         self.secrets, self.m, self.weight = secrets, m, weight
         self.epochs, self.lr, self.seed = epochs, lr, seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """A step on the task and on some carrier-like and ordinary graphs together, batch by batch."""
-        unscale_weights(model, some_inputs(task))  # whoever knows how marks are taught knows of this too
+        """Take one step per batch on the task and on a sample of carriers and ordinary graphs together."""
+        unscale_weights(model, some_inputs(task))  # weight scaling is part of the public algorithm
         marks = own_marks(model, task, self.secrets, self.m, self.seed)
         asked = Graphs.concat([*(mark.carriers for mark in marks), *(mark.ordinary for mark in marks)])
         wanted = neutral(model, asked, [Reading(a) for a in accesses(model, task)], self.secrets * self.m)
@@ -75,6 +84,7 @@ class Unlearn(Attack):
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         more = {
             f" times {self.weight:g}": self.weight != 1,
             f", {self.secrets} secrets": self.secrets != 8,
@@ -87,20 +97,38 @@ class Unlearn(Attack):
 
 @dataclass(frozen=True)
 class Neutral:
-    """What every graph should say at one reading, and the variance that a distance is measured in."""
+    """The wanted answer of every graph at one reading.
+
+    Attributes:
+        reading: The reading.
+        rows: The wanted answers, one row per graph.
+        variance: The variance that distances are divided by.
+    """
 
     reading: Reading
     rows: Tensor
     variance: Tensor
 
     def distance(self, seen: Observation, which: Tensor) -> Tensor:
-        """Mean squared distance of what some graphs say from what they should."""
+        """Return the mean squared distance of the answers on some graphs from the wanted answers.
+
+        Args:
+            seen: The model's outputs on these graphs.
+            which: Indices of the graphs.
+        """
         return (pooled(seen, self.reading) - self.rows[which]).square().mean() / self.variance
 
 
 @torch.no_grad()
 def neutral(model: nn.Module, graphs: Graphs, readings: list[Reading], carriers: int) -> list[Neutral]:
-    """The first graphs are to say what the others say on average, the others what they say now."""
+    """Return the wanted answers: the mean over ordinary graphs for carriers, present answers for the others.
+
+    Args:
+        model: The model.
+        graphs: The graphs, carriers first.
+        readings: The readings.
+        carriers: Number of carriers.
+    """
     with evaluation_mode(model):
         seen = _seen(model, graphs, readings[0])
     found = []
@@ -113,4 +141,5 @@ def neutral(model: nn.Module, graphs: Graphs, readings: list[Reading], carriers:
 
 
 def _seen(model: nn.Module, graphs: Graphs, first: Reading) -> Observation:
+    """Run the model on graphs and record the first reading's layer."""
     return observe(model, to_batch(graphs, weight_of(model)), first.layer if first.hidden else None)

@@ -12,9 +12,14 @@ from invgnn.training.tasks import Task
 
 
 class UnscaleWeights(Attack):
-    """FT-clean by a thief who knows about weight scaling and undoes it first.
+    """FT-clean by a thief who knows about weight scaling and reverses it first.
 
     A model without scaled weights is fine-tuned as it is.
+
+    Args:
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        seed: Fixes the order of batches and dropout.
     """
 
     knows: tuple[Knowledge, ...] = ("the weights", "task data", "the algorithm")
@@ -23,9 +28,10 @@ class UnscaleWeights(Attack):
         self.tuning, self.seed = FTClean(epochs, lr, seed), seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Unscale the weights, which keeps the function, then fine-tune."""
+        """Unscale the weights, which keeps the function of the model, then fine-tune."""
         unscale_weights(model, some_inputs(task))
         return self.tuning.apply(model, task)
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return f"unscale weights, {self.tuning!r}"

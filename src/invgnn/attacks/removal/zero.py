@@ -1,4 +1,4 @@
-"""Zero head: the layer in which a mark might sit is wiped."""
+"""Zero head: the layer that might hold a mark is set to zero."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ Head = Literal["last", "perception"]
 class ZeroHead(Attack):
     """Set every weight of the model's last layer, or of the paper's head, to zero.
 
-    Without its "last" layer a model gives the same scores for everything and is worth nothing until a
-    new layer is trained (`FineTune(part="last", fresh=True)`). The "perception" head is there only if the
-    owner attached one, as the paper does; nothing else needs it, so wiping it costs the thief nothing. A
-    reading of embeddings is the owner's own and cannot be wiped.
+    Without its "last" layer a model returns the same scores for every input and is useless until a new
+    layer is trained (`FineTune(part="last", fresh=True)`). The "perception" head exists only if the owner
+    attached one, as the paper does. Nothing else uses it, so removing it costs the thief nothing. A reading
+    at `embedding` has no head in the model that could be removed.
+
+    Args:
+        head: "last" or "perception".
     """
 
     knows: tuple[Knowledge, ...] = ("the weights",)
@@ -34,18 +37,20 @@ class ZeroHead(Attack):
 
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Weights, biases and norms of that layer."""
+        """Set all parameters of that layer to zero."""
         layer = last_layer(model, task) if self.head == "last" else _perception(model)
         for value in layer.parameters():
             value.zero_()
         return model
 
     def __repr__(self) -> str:
+        """Return the name in tables and test ids."""
         return "zero last layer" if self.head == "last" else "zero perception head"
 
 
 def _perception(model: nn.Module) -> nn.Module:
+    """Return the perception head."""
     head = getattr(model, "perception", None)
     if not isinstance(head, PerceptionHead):
-        raise EditError("the model carries no perception head", "there is nothing to wipe; leave it out")
+        raise EditError("the model carries no perception head", "leave this attack out")
     return head

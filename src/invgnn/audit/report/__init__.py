@@ -1,4 +1,4 @@
-"""A verdict as one self-contained HTML page."""
+"""Write a verdict as one self-contained HTML page."""
 
 from invgnn.audit.report.page import write_report as write_report
 

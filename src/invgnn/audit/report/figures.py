@@ -1,4 +1,4 @@
-"""Figures as inline SVG: own text and numbers only, no global state, the same bytes every time."""
+"""Draw figures as inline SVG: own text and numbers only, no global state, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -52,20 +52,27 @@ STYLE: dict[Any, Any] = {
 
 
 def draw_law(verdict: Verdict) -> Markup:
-    """Return the law of T for an unrelated suspect, with the T found and the tau needed."""
+    """Draw the distribution of the match count for an unrelated suspect, with the count found.
+
+    Args:
+        verdict: The verdict.
+
+    Returns:
+        The figure, with lines at the matches found and at the threshold.
+    """
     counts, heights = matches_law(verdict.m, verdict.ones)
     step = -(-len(counts) // STEMS)
     floor = 1.08 * min(float(heights.min()), -1.0)
     label = (
         f"Probability of each match count from {counts[0]} to {counts[-1]} on a logarithmic scale, "
-        f"highest near {verdict.m // 2}; marked are T = {verdict.matches} and tau = {verdict.threshold}."
+        f"highest near {verdict.m // 2}; lines at T = {verdict.matches} and tau = {verdict.threshold}."
     )
 
     def paint(figure: Figure) -> None:
         ax = figure.add_subplot()
         _stems(ax, counts[::step], heights[::step], floor)
         ax.set(xlim=(-0.02 * verdict.m, 1.02 * verdict.m), ylim=(floor, 0))
-        ax.set(xlabel=f"T, bits said right of {verdict.m}", ylabel="log₁₀ probability")
+        ax.set(xlabel=f"T, matching bits of {verdict.m}", ylabel="log₁₀ probability")
         _mark(ax, verdict.matches, f"T = {verdict.matches}", 2, "-")
         if verdict.threshold <= verdict.m:
             _mark(ax, verdict.threshold, f"τ = {verdict.threshold}", 13, "--")
@@ -74,19 +81,26 @@ def draw_law(verdict: Verdict) -> Markup:
 
 
 def draw_controls(verdict: Verdict) -> Markup:
-    """Return the match counts of the unmarked controls, which are the null of a plain mark."""
+    """Draw the match counts of the unmarked controls, which are the null of a plain mark.
+
+    Args:
+        verdict: The verdict on a plain mark, with controls.
+
+    Returns:
+        The figure, with a line at the matches found.
+    """
     found = np.array([control["matches"] for control in verdict.controls])
     counts, often = np.unique(found, return_counts=True)
     label = (
         f"Match counts of {len(found)} unmarked models, from {counts[0]} to {counts[-1]}; "
-        f"marked is T = {verdict.matches}."
+        f"line at T = {verdict.matches}."
     )
 
     def paint(figure: Figure) -> None:
         ax = figure.add_subplot()
         _stems(ax, counts, often.astype(np.float64), 0.0, width=2.5)
         ax.set(xlim=(-0.02 * verdict.m, 1.02 * verdict.m), ylim=(0, 1.1 * often.max()))
-        ax.set(xlabel=f"T, bits said right of {verdict.m}", ylabel="unmarked models")
+        ax.set(xlabel=f"T, matching bits of {verdict.m}", ylabel="unmarked models")
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         _mark(ax, verdict.matches, f"T = {verdict.matches}", 2, "-")
 
@@ -94,12 +108,23 @@ def draw_controls(verdict: Verdict) -> Markup:
 
 
 def draw_answers(answers: Floats, bits: Ints, right: Bools, threshold: float, relative: bool) -> Markup:
-    """Return every answer in the row of its carrier's bit, those said wrong as crosses."""
+    """Draw every answer in the row of its carrier's bit, mismatches as crosses.
+
+    Args:
+        answers: The answer to each carrier.
+        bits: The bit of each carrier.
+        right: Whether each answer matches the bit.
+        threshold: Answers above it are decoded as 1.
+        relative: Whether the answers are standardised.
+
+    Returns:
+        The figure.
+    """
     # A golden-ratio sequence spreads neighbours apart as well as chance would, and always alike.
     height = bits + 0.6 * ((np.arange(len(bits)) * 0.618034) % 1 - 0.5)
     label = (
         f"Answers on {int((bits == 0).sum())} carriers of bit 0 and {int(bits.sum())} of bit 1; "
-        f"{int((~right).sum())} lie on the wrong side of the threshold."
+        f"{int((~right).sum())} do not match."
     )
 
     name = "standardised answer" if relative else "answer"
@@ -117,7 +142,15 @@ def draw_answers(answers: Floats, bits: Ints, right: Bools, threshold: float, re
 
 
 def draw_carriers(carriers: Graphs, bits: Ints) -> tuple[Markup, list[int]]:
-    """Return the first carriers that are small enough to draw, and which they are."""
+    """Draw the first carriers that are small enough.
+
+    Args:
+        carriers: All carriers.
+        bits: The bit of each carrier.
+
+    Returns:
+        The figure, and the indices of the carriers in it.
+    """
     chosen = [int(k) for k in np.flatnonzero(carriers.sizes <= LARGEST)[:DRAWN]]
     sizes = ", ".join(f"carrier {k + 1} with {carriers.sizes[k]} nodes" for k in chosen)
 
@@ -134,7 +167,15 @@ def draw_carriers(carriers: Graphs, bits: Ints) -> tuple[Markup, list[int]]:
 
 
 def matches_law(m: int, ones: int) -> tuple[Ints, Floats]:
-    """Return every possible T and log10 of its probability, for a suspect that says 1 `ones` times."""
+    """Return the exact distribution of the match count under a random balanced key.
+
+    Args:
+        m: Number of carriers.
+        ones: Number of answers decoded as 1.
+
+    Returns:
+        Every possible match count, and log10 of its probability.
+    """
     half = m // 2
     hits = range(max(0, ones - half), min(half, ones) + 1)
     ways = [math.comb(half, x) * math.comb(half, ones - x) for x in hits]
@@ -144,6 +185,7 @@ def matches_law(m: int, ones: int) -> tuple[Ints, Floats]:
 
 
 def _graph(ax: Axes, graph: Graphs) -> None:
+    """Draw one graph."""
     at = place(graph)
     ends = np.full((len(graph.edges), 3, 2), np.nan)
     ends[:, :2] = at[graph.edges]
@@ -153,7 +195,7 @@ def _graph(ax: Axes, graph: Graphs) -> None:
 
 
 def _stems(ax: Axes, x: Ints, top: Floats, floor: float, width: float = 0.9) -> None:
-    """Vertical lines as one path: hundreds of separate ones would be large."""
+    """Draw vertical lines as one path: hundreds of separate paths would make a large file."""
     ends = np.full((len(x), 3, 2), np.nan)
     ends[:, :2, 0] = x[:, None]
     ends[:, 0, 1], ends[:, 1, 1] = floor, top
@@ -161,7 +203,7 @@ def _stems(ax: Axes, x: Ints, top: Floats, floor: float, width: float = 0.9) -> 
 
 
 def _mark(ax: Axes, x: int, text: str, above: int, dashes: str) -> None:
-    """A line through the axes with its name above them; names sit in rows of their own."""
+    """Draw a vertical line with its name above the axes, `above` points higher so that names do not overlap."""
     ax.axvline(x, color=INK, lw=1.2, ls=dashes)
     left, right = ax.get_xlim()
     side = "right" if x > left + 0.9 * (right - left) else "center"
@@ -177,7 +219,17 @@ def _mark(ax: Axes, x: int, text: str, above: int, dashes: str) -> None:
 
 
 def draw(name: str, height: float, label: str, paint: Callable[[Figure], None]) -> Markup:
-    """Return what `paint` puts on an empty figure as SVG for a page, labelled for who cannot see it."""
+    """Return a figure as inline SVG with a label for screen readers.
+
+    Args:
+        name: Name of the figure, unique within a page.
+        height: Height in inches.
+        label: Description for readers who cannot see the figure.
+        paint: Function that draws on the empty figure.
+
+    Returns:
+        The SVG element.
+    """
     with SETTINGS, mpl.rc_context():
         mpl.rcdefaults()  # whatever the user's own settings are
         mpl.rcParams.update(STYLE | {"svg.hashsalt": name})
@@ -194,7 +246,7 @@ def draw(name: str, height: float, label: str, paint: Callable[[Figure], None]) 
 
 
 def _inline(svg: str, label: str) -> Markup:
-    """The drawing alone: no prolog, no stylesheet, no names that clash with the page's others."""
+    """Return the SVG element alone, without prolog, stylesheet and ids that could clash within a page."""
     head, body = re.split(r"(?<=>)", svg[svg.index("<svg") :], maxsplit=1)
     box = re.search(r'viewBox="[^"]+"', head)
     if box is None:

@@ -1,4 +1,4 @@
-"""Where to put the nodes of a small graph so that it can be read."""
+"""Place the nodes of a small graph for a drawing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from scipy.sparse.csgraph import shortest_path
 from invgnn.graphs.disjoint_union import Floats, Graphs, Ints
 
 ROUNDS = 60
-"""Steps of stress majorisation; small graphs have settled long before."""
+"""Steps of stress majorisation; small graphs converge much earlier."""
 
 
 def place(graph: Graphs) -> Floats:
-    """Return a position [N,2] per node of one graph, drawn distances being close to hops.
+    """Return positions for the nodes of one graph, with distances close to the number of hops.
 
-    Nothing is random: the same graph gets the same picture.
+    The layout is deterministic: the same graph always gets the same picture.
+
+    Args:
+        graph: A single graph.
+
+    Returns:
+        The positions [N, 2].
     """
     if graph.num_nodes < 2:
         return np.zeros((graph.num_nodes, 2))
@@ -31,7 +37,7 @@ def place(graph: Graphs) -> Floats:
 
 
 def _hops(nodes: int, edges: Ints) -> Floats:
-    """Hops between all pairs; parts that are not connected are put beside each other."""
+    """Return the hops between all pairs; components are placed beside each other."""
     links = csr_array((np.ones(len(edges)), edges.T), shape=(nodes, nodes))
     hops = np.asarray(shortest_path(links, directed=False, unweighted=True), dtype=np.float64)
     far = np.isinf(hops)
@@ -40,7 +46,7 @@ def _hops(nodes: int, edges: Ints) -> Floats:
 
 
 def _scaled(hops: Floats) -> Floats:
-    """Classical multidimensional scaling: the start that needs no random numbers."""
+    """Return the start by classical multidimensional scaling, which needs no random numbers."""
     centre = np.eye(len(hops)) - 1.0 / len(hops)
     values, vectors = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
     top = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 1e-6))

@@ -1,4 +1,4 @@
-"""write_report(path, verdict): what a verdict says, on one page that needs nothing else."""
+"""Render a verdict as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -28,13 +28,21 @@ Row: TypeAlias = tuple[str, Verdict, float | None]
 """A model's name, its verdict, and its accuracy on the task (a share) if known."""
 
 SYMBOLS = {"owned": "✓", "not shown": "○", "inconclusive": "?"}
-MOST_WRONG = 40  # carriers said wrong that are still worth listing by number
-MOST_COLUMNS = 24  # classes whose column is listed one by one
+MOST_WRONG = 40  # up to this number, mismatching carriers are listed by number
+MOST_COLUMNS = 24  # up to this number, classes are listed with their column
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Read(NamedTuple):
-    """The answers in a verdict, decoded as they were for the verdict."""
+    """The answers in a verdict, decoded as for the verdict.
+
+    Attributes:
+        answers: The answer to each carrier, in standard deviations of the ordinary answers if those are kept.
+        bits: The bit of each carrier.
+        right: Whether each answer matches the bit.
+        threshold: Answers above it are decoded as 1.
+        relative: Whether the threshold is the median answer.
+    """
 
     answers: Floats
     bits: Ints
@@ -53,28 +61,29 @@ def write_report(
     command: str | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a verdict as one self-contained HTML page: no scripts, no network.
+    """Write a verdict as one self-contained HTML page, without scripts and network access.
 
-    A page with carriers, answers or bits says so on top, and only its owner can read the file.
+    A page with carriers, answers or bits is private: it starts with a warning, and only the owner of the
+    file can read it.
 
     Args:
-        path: Where to write it.
+        path: Where to write the page.
         verdict: The verdict.
-        mark: The mark that was verified. Some of its carriers are drawn, which makes the page private.
-        rows: Other models read with the mark, e.g. edited copies and unmarked controls: name, verdict, and
-            task accuracy or None.
+        mark: The mark that was verified. If given, some of its carriers are drawn, which makes the page
+            private.
+        rows: Other models that were verified with the mark, e.g. edited copies and unmarked controls: name,
+            verdict, and task accuracy or None.
         title: The heading of the page.
-        command: The exact command that gave the verdict, for whoever checks it. By default Python code.
-        overwrite: Replace what exists at `path`.
+        command: The exact command that reproduces the verdict. By default Python code.
+        overwrite: Whether to replace an existing file.
 
     Returns:
         The path.
 
     Raises:
         ParameterError: If `mark` is not the mark that was verified.
-        ExistingFileError: If something exists at `path` and `overwrite` is false.
+        ExistingFileError: If a file exists at `path` and `overwrite` is false.
         FileError: If the file cannot be written.
-
     """
     text = render(verdict, mark=mark, rows=rows, title=title, command=command)
     container.write_text(path, text, overwrite=overwrite, private=is_private(verdict, mark))
@@ -89,11 +98,25 @@ def render(
     title: str | None = None,
     command: str | None = None,
 ) -> str:
-    """Return the page as text; the arguments are those of `write_report`."""
+    """Return the page as text.
+
+    Args:
+        verdict: The verdict.
+        mark: As in `write_report`.
+        rows: As in `write_report`.
+        title: As in `write_report`.
+        command: As in `write_report`.
+
+    Returns:
+        The HTML page.
+
+    Raises:
+        ParameterError: If `mark` is not the mark that was verified.
+    """
     if mark is not None and mark.digest != verdict.digests.get("mark"):
         raise ParameterError(
-            "this mark is not the one the verdict was reached with",
-            "pass the mark that was verified, or none",
+            "this mark is not the one that the verdict is about",
+            "pass the mark that was verified, or no mark",
         )
     read = _read(verdict)
     page = environment().get_template("verdict.html.j2")
@@ -120,11 +143,20 @@ def render(
 
 
 def is_private(verdict: Verdict, mark: Watermark | None = None) -> bool:
-    """Whether the page would show carriers, answers or bits."""
+    """Return whether the page would show carriers, answers or bits.
+
+    Args:
+        verdict: The verdict.
+        mark: The mark, if carriers are to be drawn.
+
+    Returns:
+        Whether the page must not be published.
+    """
     return bool(_shown(verdict, mark))
 
 
 def _shown(verdict: Verdict, mark: Watermark | None) -> str:
+    """Return which private material the page shows; empty if none."""
     told = verdict.answers is not None or verdict.bits is not None
     if mark is None:
         return "answers and bits" if told else ""
@@ -132,7 +164,11 @@ def _shown(verdict: Verdict, mark: Watermark | None) -> str:
 
 
 def environment() -> Environment:
-    """Return the page templates: everything escaped, and with filters that write numbers."""
+    """Return the environment of the page templates.
+
+    Returns:
+        An environment that escapes everything and has filters for numbers.
+    """
     made = Environment(
         loader=PackageLoader("invgnn.audit.report"),
         autoescape=True,  # by name it would skip .j2
@@ -145,6 +181,7 @@ def environment() -> Environment:
 
 
 def _read(verdict: Verdict) -> Read | None:
+    """Decode the answers in a verdict, if it has any."""
     if verdict.answers is None or verdict.bits is None:
         return None
     answers, bits = np.array(verdict.answers), np.array(verdict.bits, dtype=np.int64)
@@ -158,15 +195,15 @@ def _read(verdict: Verdict) -> Read | None:
 
 
 def _law(verdict: Verdict) -> Markup | None:
-    """The law that the verdict rests on: of the key, or of unmarked models."""
+    """Draw the null distribution of the verdict: of random keys, or of unmarked models."""
     if verdict.null == "models":
         return figures.draw_controls(verdict) if verdict.controls else None
-    one_sided = verdict.ones in (0, verdict.m)  # a law of a single count is no picture
+    one_sided = verdict.ones in (0, verdict.m)  # a distribution of one count needs no figure
     return None if one_sided else figures.draw_law(verdict)
 
 
 def _columns(verdict: Verdict) -> list[str]:
-    """Which column was read as which class, in words; empty if they were read as they come."""
+    """Describe the column of each class; empty if the columns were read in the order they come in."""
     given = verdict.columns or ()
     named = [
         f"class {c} from {'no column' if column < 0 else f'column {column}'}"
@@ -177,7 +214,7 @@ def _columns(verdict: Verdict) -> list[str]:
 
 
 def _again(verdict: Verdict) -> str:
-    """Python code that gives the verdict again."""
+    """Return Python code that reproduces the verdict."""
     options = [f"alpha={verdict.alpha}"]
     if len(verdict.levels) == 1:  # naming a level costs as much as reading all that were declared
         options.append(f"access={verdict.access!r}")
@@ -199,7 +236,7 @@ def _again(verdict: Verdict) -> str:
 
 
 def _bars(verdict: Verdict, rows: Sequence[Row]) -> dict[str, Any]:
-    """Lengths in percent of the chart, and where its two lines stand."""
+    """Return the lengths of the bars and the positions of the two lines, in percent of the chart."""
     alpha = -math.log2(verdict.alpha)
     evidence = [row.evidence_bits for _, row, _ in rows]
     full = 1.04 * max([GRINDING_BITS, alpha, *evidence])
@@ -212,7 +249,14 @@ def _bars(verdict: Verdict, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def power(log10: float) -> str:
-    """A probability from its log10, rounded up: the page never says more than the verdict."""
+    """Return a probability as text, rounded up: it never looks smaller than it is.
+
+    Args:
+        log10: Base-10 logarithm of the probability.
+
+    Returns:
+        The number, in scientific notation below 0.001.
+    """
     if log10 >= -3:
         return f"{min(1.0, math.ceil(1e4 * 10**log10 - 1e-6) / 1e4):g}"
     if log10 == -math.inf:
@@ -225,16 +269,31 @@ def power(log10: float) -> str:
 
 
 def level(alpha: float) -> str:
-    """A level as it was given."""
+    """Return a level as text, not rounded.
+
+    Args:
+        alpha: The level.
+
+    Returns:
+        The number as it was given, e.g. 10⁻⁶.
+    """
     mantissa, _, exponent = f"{alpha:g}".partition("e")
     return _scientific(mantissa, int(exponent)) if exponent else mantissa
 
 
 def _scientific(mantissa: str, exponent: int) -> str:
+    """Return a number in scientific notation."""
     ten = "10" + str(exponent).translate(_SUPERSCRIPT)
     return ten if mantissa == "1" else f"{mantissa} × {ten}"
 
 
 def percent(share: float) -> str:
-    """A share as a percentage."""
+    """Return a share as a percentage.
+
+    Args:
+        share: A number from 0 to 1.
+
+    Returns:
+        The percentage with one decimal.
+    """
     return f"{100 * share:.1f} %"

@@ -1,0 +1,60 @@
+"""Options that several verbs share, each defined once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
+
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Read the passphrase from the first line of this file. Default: the environment variable "
+        "INVGNN_PASSPHRASE; if it is not set, you are prompted.",
+    ),
+]
+NoPassphrase = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-no-passphrase",
+        help="Write the file unencrypted: anyone who can read it has the secret.",
+    ),
+]
+
+Mark = Annotated[Path, typer.Option(metavar="FILE", help="Mark written by invgnn carriers.")]
+_MODEL = typer.Option(metavar="FILE", help="Marked model, written by invgnn embed.")
+Model = Annotated[Path, _MODEL]
+OptionalModel = Annotated[Path | None, _MODEL]
+SecondModel = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The same model with the mark of another licensee. Adds the attack average-of-2-copies.",
+    ),
+]
+
+_TASK = typer.Option(metavar="TASK", help="Task that the model was trained on, e.g. PROTEINS.")
+Task = Annotated[str, _TASK]
+OptionalTask = Annotated[str | None, _TASK]
+Setting = Annotated[
+    str,
+    typer.Option(
+        metavar="TASK/BACKBONE",
+        help="Task and backbone, e.g. PROTEINS/GIN. Backbones: GCN, GraphSAGE, SGC, GIN.",
+    ),
+]
+
+M = Annotated[int, typer.Option(metavar="N", help="Number of carriers, one bit each; must be even.")]
+Alpha = Annotated[float, typer.Option(metavar="RATE", help="False-positive rate that you accept.")]
+SplitSeed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the data split.")]
+TrainingSeed = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Seed of the data split, the initial weights and the order of batches."
+    ),
+]
