@@ -24,8 +24,8 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.rng import seeded
 from invgnn.secret import Secret
 from invgnn.training.tasks import Task, load_task
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 if "INVGNN_DATA" not in os.environ and SHARED.is_dir():

@@ -198,7 +198,7 @@ def test_permutation_is_one(key, n):
 
 
 @given(st.binary(max_size=8), st.integers(1, 100))
-def test_balanced_is(key, half):
+def test_balanced_is_balanced(key, half):
     bits = Stream(key).balanced(2 * half)
     assert bits.dtype == np.int64
     assert set(bits.tolist()) == {0, 1}
@@ -299,7 +299,7 @@ def test_nothing_is_shown():
 
 
 @pytest.mark.parametrize("leak", [pickle.dumps, copy.copy, copy.deepcopy, hash])
-def test_it_does_not_leave(leak):
+def test_a_secret_cannot_be_copied_or_pickled(leak):
     with pytest.raises(TypeError):
         leak(SECRET)
 
@@ -333,7 +333,7 @@ def test_save_keeps_what_is_there(tmp_path):
     assert Secret.load(path, "x") == other
 
 
-def test_without_passphrase_only_if_asked_in_ugly_words(tmp_path):
+def test_without_passphrase_only_with_insecure_no_passphrase(tmp_path):
     path = tmp_path / "a.secret"
     with pytest.raises(PassphraseError, match="insecure_no_passphrase"):
         SECRET.save(path, None)

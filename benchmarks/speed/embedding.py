@@ -141,7 +141,7 @@ def mixing() -> Iterator[Measurement]:
         yield _dearer(f"{name}-GIN, collated batches: more graphs, no mark", floor, ready, "", FLOOR)
 
 
-PROJECTED = "two backward passes, for task and mark"
+PROJECTED = "two backward passes: task and mark"
 FLOOR = "lower bound: 12 more graphs in a batch of 64, no mark"
 
 

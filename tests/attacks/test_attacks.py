@@ -53,8 +53,8 @@ from invgnn.testing import check_edit
 from invgnn.training.batching import accuracy, last_layer, scores, some_inputs
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 
 ATTACKS = [
     *(

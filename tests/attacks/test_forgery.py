@@ -77,12 +77,12 @@ from invgnn.stats import laws
 from invgnn.stats.evidence import STATISTICS
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.reference import Reference
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.score_shift import ScoreShift
-from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 SLACK = 12
 """Bits that chance may add to log2 of what was tried: it does so once in 4,096 forgeries."""

@@ -14,7 +14,7 @@ from scipy.stats import fisher_exact
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from invgnn.audit.examine import Refusal, _lean, examine
+from invgnn.audit.examine import Refusal, _shift, examine
 from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.readout.query import PATIENCE, ask
@@ -476,11 +476,11 @@ def test_the_best_level_is_the_one_with_the_most_evidence(marked):
     ("classes", "columns", "taken"),
     [(2, (1, 0), True), (2, (0, 2), True), (2, (0, 3), False), (None, (1, 0), False)],
 )
-def test_the_second_channel_takes_the_columns_of_classes_that_it_has(classes, columns, taken):
+def test_the_score_channel_takes_the_columns_of_classes_that_it_has(classes, columns, taken):
     """Three columns; where one is asked for that there is not, or classes are unknown, all are taken."""
     scores = np.array([[1.0, 0.0, 2.0], [2.0, 0.0, 0.0]])
     channel = SimpleNamespace(measure=lambda rows: rows)
-    rows = _lean(SimpleNamespace(classes=classes), channel, scores, columns)
+    rows = _shift(SimpleNamespace(classes=classes), channel, scores, columns)
     if not taken:
         assert rows is scores
         return

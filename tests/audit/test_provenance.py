@@ -298,7 +298,7 @@ def test_a_suspect_that_changes_while_it_is_asked_is_never_owned(taught):
     model.__class__ = Sheds
     verdict = verify(model, mark)
     assert verdict.status == "inconclusive"
-    assert "changed while it was asked" in verdict.reasons[0]
+    assert "changed while it was queried" in verdict.reasons[0]
 
 
 def test_of_a_claimant_only_a_file_that_is_rebuilt_is_owned(taught, tmp_path):

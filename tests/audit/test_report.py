@@ -35,7 +35,7 @@ SECTIONS = [
     "The numbers", "Access levels", "What chance would give", "The bits, carrier by carrier",
     "Some carriers", "Evidence after each edit", "Code between the auditor and the weights",
     "The condition", "Innocent explanations that remain", "What would void it", "Digests and version",
-    "To check it again",
+    "How to reproduce this verdict",
 ]  # fmt: skip
 WARNING = "Contains private material: do not publish."
 
@@ -235,10 +235,10 @@ def test_every_number_of_the_verdict_is_there(cases, pages, case):
         "Null": verdict.null,
         "Key": verdict.key,
         "Read at": verdict.access,
-        "Columns": "class 0 from column" if verdict.columns else "read as they come",
+        "Columns": "class 0 from column" if verdict.columns else "in their order",
         "Queries": f"{verdict.queries} inputs",
         "Refused": f"{verdict.refused['carriers']} of {verdict.m} carriers" if verdict.refused else "none",
-        "Tests": f"{verdict.tests} paid for",
+        "Tests": f"{verdict.tests}, subtracted from the evidence" if verdict.tests > 1 else "1",
         "Controls": f"{len(verdict.controls) or 'none'} ",
     }
     assert {name: cells[name][: len(start)] for name, start in starts.items()} == starts
@@ -263,8 +263,10 @@ def test_status_is_a_word_and_a_symbol(pages, case, heading):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_only_an_owned_verdict_says_that_the_mark_was_taught(cases, pages, case):
-    said = "was taught this mark" in Page(pages[case]).text
+def test_only_an_owned_verdict_states_that_the_mark_was_embedded(cases, pages, case):
+    said = (
+        "The mark was embedded in this model or in a model that it descends from" in Page(pages[case]).text
+    )
     assert said == (cases[case][0].status == "owned")
 
 
@@ -281,12 +283,11 @@ def test_every_level_is_listed(cases, pages):
     verdict, _ = cases["owned"]
     text = Page(pages["owned"]).text
     for one in verdict.levels:
-        counts = " counts" if one["access"] == verdict.access else ""
+        used = " used" if one["access"] == verdict.access else ""
         assert (
-            f"{one['access']}{counts} {one['matches']} / 128 {floor_bits(one['evidence_bits'])} bits"
-            in text
+            f"{one['access']}{used} {one['matches']} / 128 {floor_bits(one['evidence_bits'])} bits" in text
         )
-    assert f"logits counts {cases['plain'][0].matches} / 64 no exact law" in Page(pages["plain"]).text
+    assert f"logits used {cases['plain'][0].matches} / 64 no exact null" in Page(pages["plain"]).text
 
 
 def test_a_level_that_could_not_be_read_says_why(public):
@@ -296,12 +297,18 @@ def test_a_level_that_could_not_be_read_says_why(public):
 
 
 def test_suspects_are_told_from_tests(cases, pages):
-    assert "3 suspects were read, so it counts 3 times" in Page(pages["rolled"]).text
-    assert "12 paid for 3 suspects × 4 tests each" in Page(pages["rolled"]).text
+    assert (
+        "3 suspects were tested with this mark, so the verdict is based on 3 times"
+        in Page(pages["rolled"]).text
+    )
+    assert "12, subtracted from the evidence 3 suspects × 4 tests each" in Page(pages["rolled"]).text
     assert "divided by the 3 suspects" in Page(pages["rolled"]).text
-    assert "2 paid for 1 suspect × 2 tests, for" in Page(pages["owned"]).text
+    assert "2, subtracted from the evidence 1 suspect × 2 tests (" in Page(pages["owned"]).text
     assert cases["not shown"][0].evidence_bits == 0
-    assert f"24 paid for {cases['not shown'][0].suspects} suspect" in Page(pages["not shown"]).text
+    assert (
+        f"24, subtracted from the evidence {cases['not shown'][0].suspects} suspect"
+        in Page(pages["not shown"]).text
+    )
 
 
 def test_columns_are_named(cases, pages):
@@ -329,11 +336,11 @@ def test_code_between_is_named(cases, pages):
     assert "cannot be “owned”" in text
     assert "Libraries torch" in text
     assert "Unsaved tensors attribute table" in text
-    assert "whoever relies on the verdict reads it" in Page(pages["rolled"]).text
-    assert "not listed: a function was asked" in Page(pages["owned"]).text
+    assert "Anyone who relies on the verdict must read it" in Page(pages["rolled"]).text
+    assert "not listed: the suspect is a function" in Page(pages["owned"]).text
     code = {"libraries": ["torch"], "foreign": [], "unsaved": [], "unknown": ["net.a, a Bag"]}
     text = Page(render(replace(verdict, code=code))).text
-    assert "Installed libraries alone" in text
+    assert "Only code of installed libraries ran" in text
     assert "Not covered net.a, a Bag" in text
 
 
@@ -355,7 +362,7 @@ def test_grid_is_the_key_and_shows_what_was_wrong(mark, owned, pages):
     wrong = [k + 1 for k, (tag, _) in enumerate(cells) if tag == "b"]
     said = decode(owned.answers)
     assert wrong == [k + 1 for k in range(128) if said[k] != mark.bits[k]]
-    assert f"Wrong: carriers {', '.join(map(str, wrong))}." in Page(pages["owned"]).text
+    assert f"Not matched: carriers {', '.join(map(str, wrong))}." in Page(pages["owned"]).text
 
 
 def test_page_without_answers_says_how_to_get_them(pages):
@@ -379,8 +386,9 @@ def test_constant_answers_have_no_law_to_draw(pages):
 
 def test_plain_mark_shows_its_controls_and_not_the_exact_law(pages):
     assert "unmarked models" in pages["plain"]
-    assert "The exact law" not in pages["plain"]
-    assert "none was read" in pages["plain, no controls"]
+    assert "The exact distribution" in pages["owned"]
+    assert "The exact distribution" not in pages["plain"]
+    assert "none was tested" in pages["plain, no controls"]
 
 
 def test_rows_are_a_table_and_bars_within_the_chart(owned, public):

@@ -178,10 +178,10 @@ def test_a_plain_mark_rests_on_models_and_never_owns(draw, controls, alpha, p, s
 
 
 FEW, MATCHED = (
-    "rests on unmarked models; with {} of them no p-value is below {}",
+    "is compared with unmarked models; with {} of them no p-value is below {}",
     "unmarked models match as many",
 )
-ABOVE = "matches more bits than unmarked models do, which any model that perceives the invariant would"
+ABOVE = "matches more bits than unmarked models do, but so would any model that perceives the invariant"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_forward_of_the_verifiers_is_named_and_must_be_trusted(marks, motifs):
     assert usual.called == "by its own signature"
     given = verify(model, mark, forward=lambda net, batch: net(batch.x, batch.edge_index, batch.batch))
     assert "given by the verifier" in given.called
-    assert "reads it" in given.condition
+    assert "must read that code" in given.condition
     assert given.p == usual.p
     served = verify(lambda batch: model.eval()(batch.x, batch.edge_index, batch.batch), mark)
     assert (served.called, served.digests["suspect"]) == ("as a function", "function")
@@ -345,7 +345,7 @@ def test_a_small_m_says_that_it_cannot_own(marks, m, errors, tried, most):
     """log2 of C(m, m/2), less a bit for two statistics, less what trying costs."""
     verdict = verify(puppet(marks[m], told(marks[m], errors)), marks[m], suspects=tried)
     assert verdict.status == "inconclusive"
-    found = re.findall(r"m=(\d+) bits can give ([\d.]+) at most", verdict.reasons[0])
+    found = re.findall(r"(\d+) carriers can give at most ([\d.]+) bits", verdict.reasons[0])
     assert found == ([(str(m), most)] if most else [])
 
 
@@ -409,7 +409,7 @@ def test_a_plain_mark_gives_counts_and_no_evidence(draw):
     assert verdict.status == "inconclusive"
     assert "keyed" in verdict.reasons[0]
     assert all("evidence_bits" not in control for control in verdict.controls)
-    assert "needed by matches" not in str(verdict)
+    assert "would need" not in str(verdict)
     assert "upper bound" not in str(verdict)
 
 
@@ -476,8 +476,8 @@ BITS = math.log(2)
     ("found", "options", "status", "reason"),
     [
         (finding(-81 * BITS), {}, "owned", "at least 80 bits"),
-        (finding(-79.9 * BITS), {}, "inconclusive", "below 80 bits a secret could have been searched"),
-        (finding(-81 * BITS), {"tried": 4}, "inconclusive", "below 80 bits"),
+        (finding(-79.9 * BITS), {}, "inconclusive", "fewer than 80 bits a fitting secret could have been"),
+        (finding(-81 * BITS), {"tried": 4}, "inconclusive", "fewer than 80 bits"),
         (finding(math.log(0.011)), {}, "not shown", "by chance"),
         (finding(math.log(0.009)), {}, "inconclusive", "chance is ruled out"),
         (finding(math.log(0.009)), {"tried": 2}, "not shown", "by chance"),
@@ -514,10 +514,10 @@ def test_what_is_decided(found, options, status, reason):
 )
 def test_a_mark_that_is_too_small_says_how_much_it_can_give(options, most):
     said = decided(finding(-40 * BITS), **options)[1]
-    assert (f"bits can give {most} at most" in said) if most else ("can give" not in said)
+    assert (f"carriers can give at most {most} bits" in said) if most else ("can give" not in said)
     assert "can give" not in decided(finding(-40 * BITS, score_shift=1), **options)[1]
-    assert "as it was taught" in decided(finding(-40 * BITS), **options, baseline=1)[1]
-    assert "as it was taught" not in said
+    assert "with its baseline scores" in decided(finding(-40 * BITS), **options, baseline=1)[1]
+    assert "with its baseline scores" not in said
 
 
 def test_a_plain_mark_is_never_owned():

@@ -212,7 +212,7 @@ def test_a_killed_worker_loses_nothing(log, into, tmp_path):
 
 def test_a_killed_driver_goes_on_where_it_was(log, into, tmp_path):
     code = (
-        "import labour, sys; from invgnn.bench.sweep import sweep\n"
+        "import sys; from _helpers import labour; from invgnn.bench.sweep import sweep\n"
         "trials = [{'n': n, 'log': sys.argv[1]} for n in range(40)]\n"
         "for _ in sweep(labour.square, trials, into=sys.argv[2], cluster=sys.argv[3]): pass"
     )

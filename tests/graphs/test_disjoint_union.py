@@ -1,4 +1,4 @@
-"""The union of graphs: what it reads, refuses, takes apart and digests."""
+"""The disjoint union of graphs: reading, checks, selection and digests."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def test_from_data_reads_pyg():
             Graphs.from_data(wrong)
 
 
-def test_lost_directions_are_told_once():
+def test_lost_directions_warn_once():
     both = [[0, 1, 1, 2, 2, 2], [1, 0, 2, 1, 2, 2]]  # self-loops, even twice, say nothing of directions
     fine = SimpleNamespace(edge_index=both, num_nodes=3, x=None)
     arrow = SimpleNamespace(edge_index=[[0, 1, 1], [1, 0, 2]], num_nodes=3, x=None)
     Graphs.from_data([fine, fine])
-    with pytest.warns(UserWarning, match="carriers are undirected") as told:
+    with pytest.warns(UserWarning, match="carriers are undirected") as caught:
         mixed = Graphs.from_data([arrow, fine, arrow])
     assert mixed.take([0]).digest() == Graphs.from_data([fine]).digest()
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])

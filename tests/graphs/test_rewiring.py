@@ -1,4 +1,4 @@
-"""Rewired graphs and sampled subgraphs: what they keep, and stored values."""
+"""Rewired graphs and sampled subgraphs: preserved properties, and golden values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _reference_rewire(graphs, swaps, draws, tries):
 @given(
     random_graphs(), st.integers(0, 6), st.integers(1, 30), st.integers(0, 2**32), st.sampled_from([0, 1e9])
 )
-def test_rewiring_is_one_attempt_after_the_other(graphs, swaps, tries, seed, room):
+def test_rewiring_equals_sequential_attempts(graphs, swaps, tries, seed, room):
     stream, replay = Lcg(seed), Lcg(seed)
     with pytest.MonkeyPatch.context() as patch:  # edges are searched for, or looked up in matrices
         patch.setattr("invgnn.graphs.adjacency.MAX_CELLS_PER_EDGE", room)
@@ -82,7 +82,7 @@ def test_one_swap_moves_two_edges(graphs, seed):
         assert len(left - right) == len(right - left) == 2 * done[number]
 
 
-def test_rewiring_finishes_or_says_so():
+def test_rewiring_finishes_or_reports_fewer_swaps():
     stuck = [nx.star_graph(5), nx.complete_graph(5), nx.path_graph(2), nx.empty_graph(4)]
     free = [nx.cycle_graph(8), nx.path_graph(9), nx.petersen_graph()]
     stream = Lcg()

@@ -22,10 +22,10 @@ from invgnn.nn.model_file import load_model, save_model
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.sampler import Sampler
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.reference import Reference
+from invgnn.watermark.sampler import Sampler
 
 SECRET = Secret(bytes(32))
 

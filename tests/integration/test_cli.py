@@ -330,7 +330,7 @@ def test_verify_weights_alone(made, tmp_path, monkeypatch, name):
     refuse(*suspect, "--architecture", "nets:narrow", error="FileError")
     for more in ("nets:hooked", "nets:hoarding"):
         told = refuse(*suspect, "--architecture", more, error="SuspectError")
-        assert "brings what no weights file replaces" in told
+        assert "contains what no weights file replaces" in told
     for wrong in ("nets:leave", "nets:fail", "nets:number", "nets:none", "nets", "no_such:build", ":build"):
         refuse(*suspect, "--architecture", wrong, error="ParameterError")
 
@@ -446,7 +446,7 @@ def test_a_dry_run_says_what_to_expect_and_writes_nothing(made, tmp_path):
     told = run(*common, "--dry-run").stdout
     assert "times as long as without the mark" in " ".join(told.split())
     assert sorted(path.name for path in folder.iterdir()) == before
-    assert "nowhere to write" in refuse(*common, error="ParameterError")
+    assert "no output file" in refuse(*common, error="ParameterError")
 
 
 def test_embed_wants_the_task_of_the_mark(rings, tmp_path):
@@ -581,7 +581,7 @@ def test_wrong_or_no_passphrase(made, monkeypatch):
     suspect = ("verify", "--mark", folder / "a.mark", "--model", folder / "a.model")
     assert CliRunner().invoke(app, [*map(str, suspect)]).exit_code == 2
     monkeypatch.delenv("INVGNN_PASSPHRASE")
-    assert "nobody is there" in refuse(*suspect, error="PassphraseError")
+    assert "no terminal" in refuse(*suspect, error="PassphraseError")
 
 
 @pytest.mark.parametrize(

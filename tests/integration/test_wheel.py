@@ -40,7 +40,7 @@ def run(wheel, tmp_path_factory):
     python = home / "env" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*install, "--disable-pip-version-check", wheel], check=True)
-    # A folder in PYTHONPATH is searched for packages; its .pth files, such as an editable install's, are not.
+    # Packages are found in a folder of PYTHONPATH; its .pth files (an editable install) are not read.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment |= {"PYTHONPATH": sysconfig.get_path("purelib"), "OMP_NUM_THREADS": "1"}
 

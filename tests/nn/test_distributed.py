@@ -29,6 +29,7 @@ from invgnn.training.trainer import train
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 
+ROOT = Path(__file__).resolve().parents[2]
 STEPS, SIZE, M = 200, 32, 64
 WAYS = ("own", "joint", "guarded")
 ORDERS = ("sum", "guard", "joint", "joint guard", "after", "late", "alone")
@@ -181,7 +182,9 @@ def results(tmp_path_factory):
     if not dist.is_available() or not dist.is_gloo_available():
         pytest.skip("torch was built without gloo")
     folder = tmp_path_factory.mktemp("ranks")
-    workers = mp.start_processes(work, (2, folder), nprocs=2, join=False, start_method="spawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)  # the processes import this module as tests.nn.test_distributed
+        workers = mp.start_processes(work, (2, folder), nprocs=2, join=False, start_method="spawn")
     with torch.random.fork_rng(), warnings.catch_warnings():
         work(0, 1, folder)
     while not workers.join():
@@ -218,7 +221,7 @@ def test_all_processes_keep_one_model(results):
     assert [name for name in first if not first[name].equal(second[name])] == []
 
 
-def test_the_guard_compares_what_all_processes_found(results):
+def test_gradient_projection_compares_means_over_all_processes(results):
     for rank in (0, 1):
         found, whole = results[f"step-{rank}"]
         for one, other in zip(found, whole, strict=True):
@@ -233,7 +236,7 @@ def test_one_process_reads_alone(results):
 
 
 def test_example_under_torchrun(tmp_path):
-    path = Path(__file__).parents[2] / "examples" / "ddp.py"
+    path = ROOT / "examples" / "ddp.py"
     script = tmp_path / "run.py"
     script.write_text(
         "import os, pathlib, runpy, sys\n"

@@ -107,15 +107,15 @@ def test_a_mark_is_read_at_perception(motifs, draw):
     torch.manual_seed(0)
     attach_head(model, 32, nu=None)
     train(model, motifs, mark, epochs=40, batch_size=40)
-    said = mark.read(model)
-    assert ((said.carriers > 0) & (said.carriers < 1)).all()
+    answers = mark.read(model)
+    assert ((answers.carriers > 0) & (answers.carriers < 1)).all()
     verdict = verify(model, mark, 0.01)
     assert verdict.access == "perception"
-    assert verdict.matches == ((said.carriers >= 0.5) == mark.bits).sum()
+    assert verdict.matches == ((answers.carriers >= 0.5) == mark.bits).sum()
     assert verdict.evidence_bits > 7
 
 
-def test_a_head_of_the_wrong_width_is_said_to_be(motifs, draw):
+def test_a_head_of_the_wrong_width_is_reported(motifs, draw):
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     attach_head(model, 9)
     with pytest.raises(SuspectError, match="perception head failed"):

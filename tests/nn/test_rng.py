@@ -1,4 +1,4 @@
-"""Blocks that borrow what is global and give it back."""
+"""Context managers that change global state and restore it."""
 
 import pytest
 import torch
@@ -23,9 +23,9 @@ LAYERS = {
 def test_nothing_is_dropped_inside_and_everything_as_before_outside(layer):
     x = torch.ones(4, 30, 5, requires_grad=True)
     with without_dropout():
-        said = layer(x * 1)
-    assert torch.equal(said, x)
-    said.sum().backward()
+        output = layer(x * 1)
+    assert torch.equal(output, x)
+    output.sum().backward()
     assert torch.equal(x.grad, torch.ones_like(x))
     assert not torch.equal(layer(x * 1), x)
 

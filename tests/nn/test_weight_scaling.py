@@ -1,4 +1,4 @@
-"""Stiff models: the same function with larger weights, which fine-tuning turns less."""
+"""Weight scaling: the same function with larger weights, which fine-tuning changes less."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from invgnn.watermark.recipe import Recipe
 
 
 @pytest.fixture(scope="module")
-def taught(motifs, draw):
-    """A GIN with a mark, soft, and the mark."""
+def marked_gin(motifs, draw):
+    """A marked GIN with unscaled weights, and the mark."""
     mark = draw(m=32, recipe=Recipe(weight_scale=None))
     model = new_model(motifs, "GIN", 0, hidden_channels=32)
     train(model, motifs, mark, epochs=100)
@@ -76,20 +76,20 @@ def matrices(model):
 # --- the same function ----------------------------------------------------------------------------
 
 
-def test_every_matrix_grows_by_one_factor_and_no_score_changes(taught, motifs):
-    soft, _ = taught
-    stiff, inputs = copy.deepcopy(soft), some_inputs(motifs)
-    factor = scale_weights(stiff, inputs, 32)
+def test_every_matrix_grows_by_one_factor_and_no_score_changes(marked_gin, motifs):
+    unscaled, _ = marked_gin
+    scaled, inputs = copy.deepcopy(unscaled), some_inputs(motifs)
+    factor = scale_weights(scaled, inputs, 32)
     assert factor > 8
-    assert factor == pytest.approx(32 / weight_scale(soft, inputs))
-    assert weight_scale(stiff, inputs) == pytest.approx(32)
-    for before, after in zip(matrices(soft), matrices(stiff), strict=True):
+    assert factor == pytest.approx(32 / weight_scale(unscaled, inputs))
+    assert weight_scale(scaled, inputs) == pytest.approx(32)
+    for before, after in zip(matrices(unscaled), matrices(scaled), strict=True):
         assert torch.allclose(after, factor * before)
-    assert torch.allclose(scores(soft, motifs), scores(stiff, motifs), atol=1e-5)
-    assert list(stiff.state_dict()) == list(soft.state_dict())
+    assert torch.allclose(scores(unscaled, motifs), scores(scaled, motifs), atol=1e-5)
+    assert list(scaled.state_dict()) == list(unscaled.state_dict())
 
 
-def test_fresh_weights_are_about_one_and_stiffening_twice_is_stiffening_once(motifs):
+def test_new_weights_have_scale_one_and_scaling_twice_is_scaling_once(motifs):
     model, inputs = new_model(motifs, "GIN", 3), some_inputs(motifs)
     assert weight_scale(model, inputs) == pytest.approx(1, abs=0.1)
     assert scale_weights(model, inputs, 16) == pytest.approx(16, rel=0.1)
@@ -98,15 +98,15 @@ def test_fresh_weights_are_about_one_and_stiffening_twice_is_stiffening_once(mot
     assert all(torch.allclose(v, held[k], rtol=1e-4) for k, v in model.state_dict().items())
 
 
-def test_softening_undoes_it_and_leaves_others_alone(taught, motifs):
-    soft, _ = taught
-    model, inputs = copy.deepcopy(soft), some_inputs(motifs)
+def test_unscaling_reverts_scaling_and_leaves_other_models_unchanged(marked_gin, motifs):
+    unscaled, _ = marked_gin
+    model, inputs = copy.deepcopy(unscaled), some_inputs(motifs)
     unscale_weights(model, inputs)
-    assert all(v.equal(soft.state_dict()[k]) for k, v in model.state_dict().items())
+    assert all(v.equal(unscaled.state_dict()[k]) for k, v in model.state_dict().items())
     scale_weights(model, inputs)
     unscale_weights(model, inputs)
     assert weight_scale(model, inputs) == pytest.approx(2)
-    assert torch.allclose(scores(soft, motifs), scores(model, motifs), atol=1e-4)
+    assert torch.allclose(scores(unscaled, motifs), scores(model, motifs), atol=1e-4)
 
 
 @given(
@@ -130,7 +130,7 @@ def test_any_stack_of_maps_and_norms_gives_the_same_scores(motifs, rings, width,
         assert torch.allclose(one, other, atol=1e-7, rtol=1e-7)
 
 
-def test_units_that_hardly_vary_are_made_up_for(motifs):
+def test_units_with_tiny_variance_keep_their_output(motifs):
     """A variance below the small number that norms add: without its weight a unit would grow tenfold."""
     model = settled(Stack(), motifs)
     with torch.no_grad():
@@ -230,14 +230,14 @@ def test_a_model_that_fails_when_its_numbers_grow_is_left_as_it_was(motifs, unch
         scale_weights(model, some_inputs(motifs), 64)
 
 
-def test_the_model_inside_a_wrapper_is_meant(motifs):
+def test_the_model_inside_a_wrapper_is_scaled(motifs):
     model, inputs = settled(Stack(), motifs), some_inputs(motifs)
     size = weight_scale(model, inputs)
     assert weight_scale(nn.DataParallel(model), inputs) == size
     assert scale_weights(nn.DataParallel(model), inputs, 16) == pytest.approx(16 / size)
 
 
-def test_what_convolutions_remember_of_a_graph_is_left_alone(web):
+def test_caches_of_convolutions_are_left_unchanged(web):
     class Caching(nn.Module):
         def __init__(self):
             super().__init__()
@@ -253,10 +253,10 @@ def test_what_convolutions_remember_of_a_graph_is_left_alone(web):
 
 
 @pytest.mark.parametrize(("kind", "off"), [(torch.float16, 0.02), (torch.bfloat16, 0.2)])
-def test_a_model_in_half_precision_can_be_made_soft(taught, motifs, kind, off):
-    stiff = copy.deepcopy(taught[0])
-    scale_weights(stiff, some_inputs(motifs))
-    halved = stiff.to(kind)
+def test_a_model_in_half_precision_can_be_unscaled(marked_gin, motifs, kind, off):
+    scaled = copy.deepcopy(marked_gin[0])
+    scale_weights(scaled, some_inputs(motifs))
+    halved = scaled.to(kind)
     inputs = placed(some_inputs(motifs), next(halved.parameters()))
     before = halved(inputs.x, inputs.edge_index, inputs.batch).float()
     unscale_weights(halved, inputs)
@@ -293,7 +293,7 @@ def test_a_size_out_of_range_is_refused(to, motifs):
         Recipe(weight_scale=to)
 
 
-# --- what it is good for --------------------------------------------------------------------------
+# --- the benefit ----------------------------------------------------------------------------------
 
 
 def turned(before, after):
@@ -302,63 +302,65 @@ def turned(before, after):
     return max(1 - float(torch.cosine_similarity(a.flatten(), b.flatten(), dim=0)) for a, b in pairs)
 
 
-def test_fine_tuning_turns_a_stiff_model_less_and_leaves_more_of_its_mark(taught, motifs):
-    soft, mark = taught
-    stiff = copy.deepcopy(soft)
-    scale_weights(stiff, some_inputs(motifs))
+def test_fine_tuning_changes_scaled_weights_less_and_keeps_more_of_the_mark(marked_gin, motifs):
+    unscaled, mark = marked_gin
+    scaled = copy.deepcopy(unscaled)
+    scale_weights(scaled, some_inputs(motifs))
     tune = FineTune(20, 0.01)
-    after_soft, after_stiff = tune(soft, motifs), tune(stiff, motifs)
-    assert turned(stiff, after_stiff) < turned(soft, after_soft) / 3
-    bits = [mark.evidence(mark.read(m)).bits() for m in (soft, after_soft, after_stiff)]
+    after_unscaled, after_scaled = tune(unscaled, motifs), tune(scaled, motifs)
+    assert turned(scaled, after_scaled) < turned(unscaled, after_unscaled) / 3
+    bits = [mark.evidence(mark.read(m)).bits() for m in (unscaled, after_unscaled, after_scaled)]
     assert bits[0] > 20
     assert bits[2] > bits[1] + 5
 
 
-def test_pruning_finds_the_same_weights(taught, motifs):
-    soft, _ = taught
-    stiff = copy.deepcopy(soft)
-    scale_weights(stiff, some_inputs(motifs))
-    for a, b in zip(matrices(Prune(0.5)(soft, motifs)), matrices(Prune(0.5)(stiff, motifs)), strict=True):
+def test_pruning_selects_the_same_weights(marked_gin, motifs):
+    unscaled, _ = marked_gin
+    scaled = copy.deepcopy(unscaled)
+    scale_weights(scaled, some_inputs(motifs))
+    for a, b in zip(
+        matrices(Prune(0.5)(unscaled, motifs)), matrices(Prune(0.5)(scaled, motifs)), strict=True
+    ):
         assert (a == 0).equal(b == 0)
 
 
-def test_half_precision_can_still_hold_it(taught, motifs):
-    soft, _ = taught
-    stiff = copy.deepcopy(soft)
+def test_scaled_weights_fit_into_half_precision(marked_gin, motifs):
+    unscaled, _ = marked_gin
+    scaled = copy.deepcopy(unscaled)
     with torch.no_grad():  # a model of large numbers
-        for conv in stiff.convs:
+        for conv in scaled.convs:
             for norm in conv.nn.norms:
                 norm.module.running_var.fill_(1000.0)
-    said = Cast("fp16")(stiff, motifs)
-    factor = scale_weights(stiff, some_inputs(motifs), 1000)
+    before = Cast("fp16")(scaled, motifs)
+    factor = scale_weights(scaled, some_inputs(motifs), 1000)
     assert 1 < factor <= (LARGEST / 1000) ** 0.5 + 1e-6
-    assert scale_weights(stiff, some_inputs(motifs), 1000) == pytest.approx(1)  # no further, and not back
-    assert torch.allclose(scores(said, motifs), scores(Cast("fp16")(stiff, motifs), motifs), atol=1e-2)
+    assert scale_weights(scaled, some_inputs(motifs), 1000) == pytest.approx(1)  # no further, and not back
+    assert torch.allclose(scores(before, motifs), scores(Cast("fp16")(scaled, motifs), motifs), atol=1e-2)
 
 
-@pytest.mark.parametrize("stiff", [None, 64.0])
-def test_train_leaves_a_marked_model_stiff_and_an_unmarked_one_as_it_is(motifs, draw, stiff):
+@pytest.mark.parametrize("scale", [None, 64.0])
+def test_train_scales_the_weights_of_marked_models_only(motifs, draw, scale):
     inputs = some_inputs(motifs)
     marked, plain = (new_model(motifs, "GIN", 0, hidden_channels=16) for _ in range(2))
-    history = train(marked, motifs, draw(recipe=Recipe(weight_scale=stiff)), epochs=2)
+    history = train(marked, motifs, draw(recipe=Recipe(weight_scale=scale)), epochs=2)
     train(plain, motifs, epochs=2)
     assert weight_scale(plain, inputs) < 3
-    assert (weight_scale(marked, inputs) > 20) == (stiff is not None)
+    assert (weight_scale(marked, inputs) > 20) == (scale is not None)
     assert history.test_acc >= 0
 
 
-def test_a_stiff_model_learns_another_mark_as_if_it_were_soft(taught, motifs, draw):
-    soft, _ = taught
-    stiff = copy.deepcopy(soft)
-    scale_weights(soft, some_inputs(motifs), 2)
-    scale_weights(stiff, some_inputs(motifs))
+def test_a_model_with_scaled_weights_learns_another_mark_as_if_unscaled(marked_gin, motifs, draw):
+    unscaled, _ = marked_gin
+    scaled = copy.deepcopy(unscaled)
+    scale_weights(unscaled, some_inputs(motifs), 2)
+    scale_weights(scaled, some_inputs(motifs))
     second = draw(m=32, seed=9)
-    histories = [train(model, motifs, second, epochs=2, trained=True) for model in (soft, stiff)]
+    histories = [train(model, motifs, second, epochs=2, trained=True) for model in (unscaled, scaled)]
     assert histories[1].mark_loss == pytest.approx(histories[0].mark_loss, rel=0.05)
-    assert weight_scale(stiff, some_inputs(motifs)) > 20
+    assert weight_scale(scaled, some_inputs(motifs)) > 20
 
 
-def test_a_refreshed_student_is_stiff_too(motifs, draw):
+def test_a_refreshed_student_has_scaled_weights(motifs, draw):
     mark, batches = draw(), [some_inputs(motifs)]
     student, teacher = (new_model(motifs, "GIN", seed, hidden_channels=8) for seed in (1, 2))
     mark.refresh(student, teacher, batches, epochs=2)

@@ -41,7 +41,7 @@ def test_any_order_is_found(classes, seed):
 
 
 @given(st.integers(2, 5), st.integers(0, 4), st.integers(0, 10**6), st.sampled_from([-50.0, 0.0, 50.0]))
-def test_columns_that_say_nothing_are_passed_over(classes, front, seed, level):
+def test_uninformative_columns_are_skipped(classes, front, seed, level):
     """Empty classes in front and behind, whether their scores are tiny or huge."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, 60 * classes)
@@ -89,7 +89,7 @@ def test_equal_fits_keep_the_order_in_which_columns_come():
 
 @settings(max_examples=4)
 @given(st.integers(0, 10**6))
-def test_two_ways_and_two_levels_are_paid_for_by_enumeration(seed):
+def test_two_ways_and_two_levels_count_as_tests_by_enumeration(seed):
     """All 924 keys of 12 carriers: the best of four sets of answers, times four, is a p-value."""
     rng, m = np.random.default_rng(seed), 12
     answers = [rng.normal(size=m), rng.integers(0, 2, m).astype(float), rng.normal(size=m).round(), None]
@@ -192,7 +192,7 @@ def test_the_verdict_says_how_columns_were_read(marked):
     plain, rolled = (verify(formats(model)[name], mark) for name in ("probabilities", "rolled"))
     assert (plain.columns, rolled.columns) == (None, (1, 0))
     assert (plain.tests, rolled.tests) == (2, 4)
-    assert "read as classes in the order 1, 0" in str(rolled)
+    assert "are read from columns 1, 0" in str(rolled)
     assert rolled.to_json()["columns"] == (1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Asking a suspect: the right numbers at every level, in every form, and nothing of it changed."""
+"""Querying a suspect: the right numbers at every access level, in every form, and no change of state."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def by_hand(model, mark, access):
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("backbone", ["GIN", "GCN", "GraphSAGE"])
 @torch.no_grad()
-def test_every_access_reads_what_it_says(tasks, marks, backbone, level, access):
+def test_every_access_level_reads_the_documented_value(tasks, marks, backbone, level, access):
     model, mark = fresh(tasks[level], backbone), marks[level]
-    said = mark.read(model, access)
-    np.testing.assert_allclose(said.carriers, by_hand(model, mark, access), rtol=1e-4, atol=1e-5)
-    assert said.queries == mark.m + len(mark.ordinary)
-    assert len(said.ordinary) == len(mark.ordinary) > 1
+    answers = mark.read(model, access)
+    np.testing.assert_allclose(answers.carriers, by_hand(model, mark, access), rtol=1e-4, atol=1e-5)
+    assert answers.queries == mark.m + len(mark.ordinary)
+    assert len(answers.ordinary) == len(mark.ordinary) > 1
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_every_access_reads_what_it_says(tasks, marks, backbone, level, access):
 @torch.no_grad()
 def test_named_layers(draw, motifs, layer, width):
     model, mark = fresh(motifs), draw(layer=layer)
-    batch, told = to_batch(mark.carriers), {}
+    batch, layers = to_batch(mark.carriers), {}
     x = batch.x
     for number, conv in enumerate(model.convs):
-        told[f"convs.{number}:in"] = global_mean_pool(x, batch.batch)
+        layers[f"convs.{number}:in"] = global_mean_pool(x, batch.batch)
         out = conv(x, batch.edge_index)
-        told[f"convs.{number}"] = global_mean_pool(out, batch.batch)
+        layers[f"convs.{number}"] = global_mean_pool(out, batch.batch)
         x = out.relu()
-    told["head:in"] = global_mean_pool(x, batch.batch)
-    told["head"] = model.head(told["head:in"])
-    width = told[layer].shape[1]
-    expected = told[layer] @ mark.direction("embedding", width).float() / width**0.5
+    layers["head:in"] = global_mean_pool(x, batch.batch)
+    layers["head"] = model.head(layers["head:in"])
+    width = layers[layer].shape[1]
+    expected = layers[layer] @ mark.direction("embedding", width).float() / width**0.5
     np.testing.assert_allclose(mark.read(model).carriers, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -120,7 +120,7 @@ class Layers(nn.Module):
         return x
 
 
-def test_a_model_of_one_layer_has_nothing_hidden(web, marks):
+def test_a_model_of_one_layer_has_no_hidden_layer(web, marks):
     for model in (new_model(web, "SGC", 0), Layers(GCNConv(5, 2))):
         with pytest.raises(SuspectError, match="has a single layer with weights") as caught:
             marks["node"].read(model, "embedding")
@@ -135,7 +135,7 @@ def test_a_missing_layer_is_named(draw, motifs, layer):
     assert "convs.0" in caught.value.advice
 
 
-def test_an_unused_layer_is_no_answer(draw, motifs):
+def test_an_unused_layer_is_reported(draw, motifs):
     model = new_model(motifs, "GIN", 0)
     model.add_module("spare", nn.Linear(3, 3))
     with pytest.raises(SuspectError, match="the layer 'spare' was never called"):
@@ -149,7 +149,7 @@ def test_an_unused_layer_is_no_answer(draw, motifs):
     "form", [lambda t: t, lambda t: t.numpy(), lambda t: t.tolist(), lambda t: t.double(), None]
 )
 @torch.no_grad()
-def test_functions_may_return_what_they_like(motifs, marks, form):
+def test_functions_may_return_any_form_of_scores(motifs, marks, form):
     model, mark = fresh(motifs), marks["graph"]
 
     def read_only(tensor):  # as from an endpoint's bytes
@@ -180,9 +180,9 @@ def test_bare_label_numbers(draw, motifs, inside):
     labels = Labels()
     suspect = labels if inside else lambda b: labels(b.x, b.edge_index, b.batch).tolist()
     model.eval()
-    said = mark.read(suspect, "labels").carriers
-    assert said.tolist() == mark.read(model, "labels").carriers.tolist()
-    assert set(said.tolist()) <= {0.0, 1.0}
+    answers = mark.read(suspect, "labels").carriers
+    assert answers.tolist() == mark.read(model, "labels").carriers.tolist()
+    assert set(answers.tolist()) <= {0.0, 1.0}
     assert len(set(mark.read(suspect, "logits").carriers.tolist())) <= 2  # as if the top class had it all
 
 
@@ -272,7 +272,7 @@ def mixed(mark, model):
 
 @pytest.mark.parametrize("conv", [GCNConv, SGConv])
 @torch.no_grad()
-def test_convolutions_that_keep_their_graph_keep_it(web, marks, unchanged, conv):
+def test_cached_graphs_of_convolutions_are_kept(web, marks, unchanged, conv):
     mark, graph = marks["node"], web.graphs[0]
     model = Layers(conv(5, 4, cached=True), GCNConv(4, 2, cached=True)).eval()
     twin = Layers(conv(5, 4), GCNConv(4, 2)).eval()
@@ -280,8 +280,8 @@ def test_convolutions_that_keep_their_graph_keep_it(web, marks, unchanged, conv)
     for _ in range(2):  # before and after it first sees the task
         for access in ("embedding", "logits"):
             with unchanged(model):
-                said = mark.read(model, access).carriers
-            np.testing.assert_allclose(said, mark.read(twin, access).carriers, rtol=1e-5, atol=1e-6)
+                answers = mark.read(model, access).carriers
+            np.testing.assert_allclose(answers, mark.read(twin, access).carriers, rtol=1e-5, atol=1e-6)
         with unchanged(model):
             assert float(mark.replace(forward=None).evidence(mark.read(model, "logits")).log_p) <= 0
         torch.testing.assert_close(model(graph.x, graph.edge_index), twin(graph.x, graph.edge_index))
@@ -384,7 +384,7 @@ PASSES = {
         (lambda scores, pooled: None, "NoneType", "forward="),
     ],
 )
-def test_several_things_are_no_scores(draw, act, own, form, kind, pick):
+def test_several_outputs_are_rejected(draw, act, own, form, kind, pick):
     through = (lambda model, b: model(b.x, b.edge_index, b.batch)) if own else None
     with pytest.raises(SuspectError, match=rf"forward\(\) returned a {kind}") as caught:
         PASSES[act](draw(forward=through), Several(form))
@@ -459,7 +459,7 @@ def test_whole_features_are_looked_up(motifs, convs):
         assert model.table.weight.grad.abs().sum() > 0
 
 
-def test_a_table_alone_hides_nothing(draw):
+def test_an_embedding_table_alone_has_no_hidden_layer(draw):
     class Alone(nn.Module):
         def __init__(self):
             super().__init__()
@@ -495,17 +495,17 @@ def test_a_few_gaps_do_not_stop_a_reading(tasks, marks, level, access, bad):
         lost.append((rows, batch.num_graphs))
         return scores
 
-    clean, said = mark.read(model, access), mark.read(dodging, access)
+    clean, answers = mark.read(model, access), mark.read(dodging, access)
     order = mark.secret.derive("order", mark.bound).permutation(lost[0][1])
     gaps = np.zeros(lost[0][1], dtype=bool)
     gaps[order[lost[0][0].numpy()]] = True
-    before, after = (np.concatenate([one.carriers, one.ordinary]) for one in (clean, said))
+    before, after = (np.concatenate([one.carriers, one.ordinary]) for one in (clean, answers))
     np.testing.assert_allclose(after[~gaps], before[~gaps], rtol=1e-3, atol=1e-4)
     assert np.isfinite(after).all()
     assert set(after[gaps]) == {np.sort(after[~gaps])[((~gaps).sum() - 1) // 2]}
 
 
-def test_gaps_stand_at_the_median_of_the_others():
+def test_gaps_are_replaced_by_the_median():
     answers = np.array([np.nan, np.inf, 1.0, 2.0, 5.0])
     assert without_gaps(answers).tolist() == [2.0, 2.0, 1.0, 2.0, 5.0]
     assert answers[:1].tolist() != [2.0]  # the caller's own stay
@@ -518,7 +518,7 @@ def test_gaps_stand_at_the_median_of_the_others():
     assert (held.refused_carriers, held.refused_ordinary) == (2, 1)
 
 
-def test_many_graphs_are_asked_in_pieces(motifs, marks):
+def test_many_graphs_are_queried_in_chunks(motifs, marks):
     mark, model = marks["graph"], fresh(motifs)
     graphs = Graphs.concat([mark.carriers] * 5)
     whole, parts = (
@@ -663,7 +663,7 @@ def test_what_is_refused_alone_is_refused_and_nothing_else(rings):
 
 
 @pytest.mark.parametrize(
-    ("said", "alike"),
+    ("answers", "alike"),
     [
         ([1, 2, 3, 4], []),
         ([1] * 7 + [2, 3, 4], []),  # graphs of a task may occur several times
@@ -676,10 +676,10 @@ def test_what_is_refused_alone_is_refused_and_nothing_else(rings):
         ([np.nan, np.nan], []),
     ],
 )
-def test_the_commonest_answer_counts_as_a_refusal_where_others_hardly_repeat(said, alike):
-    assert np.flatnonzero(_alike(np.array(said, dtype=float))).tolist() == alike
-    if np.isfinite(said[2:]).any():
-        held = Answers.of(Reading("logits"), np.array(said, dtype=float), 2)
+def test_the_commonest_answer_counts_as_a_refusal_where_others_hardly_repeat(answers, alike):
+    assert np.flatnonzero(_alike(np.array(answers, dtype=float))).tolist() == alike
+    if np.isfinite(answers[2:]).any():
+        held = Answers.of(Reading("logits"), np.array(answers, dtype=float), 2)
         assert held.alike_carriers == sum(number < 2 for number in alike)
         assert held.alike_ordinary == sum(number >= 2 for number in alike)
 
@@ -825,7 +825,7 @@ def test_labels_fit_graphs_nodes_or_nothing(rings):
     assert without.classes is None
 
 
-def test_columns_are_read_as_they_come_and_as_labels_say(rings):
+def test_columns_are_read_in_their_order_and_as_labels_assign(rings):
     """Three columns that say: the second class is in front."""
     scores = torch.tensor([[0.0, 4.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
     replies = Replies(rings.take([0, 1, 2]), scores.double(), None, None)
@@ -836,7 +836,7 @@ def test_columns_are_read_as_they_come_and_as_labels_say(rings):
     assert replies.labelled(np.array([1, 0, 2]), 3).alignments == ((0, 1, 2),)
 
 
-def test_answers_are_told_in_deviations_of_the_ordinary_ones():
+def test_answers_are_standardised_by_the_ordinary_ones():
     carriers, ordinary = np.array([3.0, 8.0]), np.array([1.0, 5.0])
     found = Answers(Reading("logits"), carriers, ordinary).standard
     assert found.tolist() == pytest.approx([0.0, 2.5])

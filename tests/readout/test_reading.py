@@ -1,4 +1,4 @@
-"""What reads a suspect: the secret's directions, the answers they give, and never the bits."""
+"""Readings: the secret directions and the answers, which never depend on the bits."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_single_logit_is_two_classes(mark, logit):
     logit = torch.from_numpy(logit)
     two = torch.stack([torch.zeros_like(logit), logit], -1) - 9  # no row looks like probabilities
     forms = [two, logit, logit[:, None], two.softmax(-1), torch.sigmoid(logit)]
-    if ((logit >= 0) & (logit <= 1)).all():  # such logits cannot be told from probabilities
+    if ((logit >= 0) & (logit <= 1)).all():  # such logits cannot be distinguished from probabilities
         forms = [two, two.softmax(-1), torch.sigmoid(logit)]
     for reading in (Reading("logits"), Reading("logits", feature="confidence"), LABELS):
         read = [answer(shown(form), reading, mark.direction) for form in forms]
@@ -132,13 +132,13 @@ def test_nodes_are_pooled_and_vote(mark, sizes, seed):
     expected = global_mean_pool(rows, seen.batch.batch) @ signs / 5**0.5
     torch.testing.assert_close(answer(seen, Reading(), mark.direction), expected)
     half, start = mark.direction("labels", 5) > 0, np.cumsum([0, *sizes])
-    for number, said in enumerate(label_answer(seen, mark.direction).tolist()):
+    for number, found in enumerate(label_answer(seen, mark.direction).tolist()):
         votes = np.bincount(rows[start[number] : start[number + 1]].argmax(-1), minlength=5)
-        assert said in {float(half[label]) for label in np.flatnonzero(votes == votes.max())}
+        assert found in {float(half[label]) for label in np.flatnonzero(votes == votes.max())}
 
 
 @pytest.mark.parametrize("classes", [2, 3, 50, 400])
-def test_probabilities_are_told_by_their_sum(classes):
+def test_probabilities_are_recognised_by_their_sum(classes):
     """However many classes: a row of small logits is no distribution."""
     rows = torch.rand(6, classes, generator=torch.Generator().manual_seed(0))
     exact = rows / rows.sum(-1, keepdim=True)
@@ -191,7 +191,7 @@ def test_a_row_of_nan_changes_no_other(mark, bad):
             assert [i for i in range(6) if whole[i] != part[i]] in ([2], [])
 
 
-def test_a_hidden_reading_needs_to_look_inside():
+def test_a_hidden_reading_needs_the_model():
     with pytest.raises(SuspectError, match="this reading needs a hidden layer"):
         answer(shown(np.zeros((3, 2))), Reading(), lambda access, width: torch.ones(width))
 
@@ -245,7 +245,7 @@ def test_a_gap_beyond_the_ends_is_refused(draw, gap):
         draw(gap=gap)
 
 
-def test_a_sampler_at_its_ends_refuses_no_graph_for_its_looks(rings):
+def test_a_sampler_at_its_limits_rejects_no_graph_by_similarity(rings):
     """No p-value is below 0, and no graph is larger than the largest."""
     loose = Sampler(delta=0.0, size_quantile=1.0)
     drawn = Carriers.draw(Reference(rings), 16, Secret(bytes(32)).derive("test"), loose)
@@ -276,15 +276,15 @@ def test_nothing_but_the_verdict_depends_on_the_bits(draw, mark, motifs, monkeyp
         return torch.from_numpy(np.random.default_rng(0).normal(size=(batch.num_graphs, 2)))
 
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
-    told = [[mark.read(model, r.access).carriers.tolist() for r in mark.readings]]
+    answers = [[mark.read(model, r.access).carriers.tolist() for r in mark.readings]]
     mark.read(suspect, "logits")
     monkeypatch.setattr(Secret, "derive", other_bits)
     twin = draw(access=("embedding", "logits", "labels"), m=32)
-    told.append([twin.read(model, r.access).carriers.tolist() for r in twin.readings])
+    answers.append([twin.read(model, r.access).carriers.tolist() for r in twin.readings])
     twin.read(suspect, "logits")
     assert twin.bits.tolist() != mark.bits.tolist()
     assert twin.digest == mark.digest
-    assert told[0] == told[1]
+    assert answers[0] == answers[1]
     assert asked[0] == asked[1]
 
 

@@ -78,7 +78,7 @@ def test_p_is_rounded_upwards(log_p):
     assert Evidence("matches", log_p, 8, 8, 4, 52, True).p == p
 
 
-def test_p_of_what_cannot_be_and_of_what_is_no_number():
+def test_p_of_impossible_events_and_nan():
     assert laws.p_of(-math.inf) == 0.0
     assert laws.p_of(math.nan) == laws.p_of(math.inf) == laws.p_of(1e-9) == 1.0
 
@@ -95,19 +95,19 @@ def test_bits_are_rounded_downwards(log_p, tried):
     assert Evidence("matches", log_p, 8, 8, 4, 52, True).bits(tried) == ours
 
 
-def test_bits_of_what_cannot_be_and_of_what_is_no_number():
+def test_bits_of_impossible_events_and_nan():
     assert laws.evidence_bits(-math.inf, 7) == math.inf
     assert laws.evidence_bits(math.nan) == laws.evidence_bits(math.inf) == laws.evidence_bits(0.0) == 0.0
 
 
 @given(st.floats(-300.0, 0.0), st.floats(1e-200, 1.0))
-def test_what_a_law_that_may_fail_is_worth(log_p, chance):
+def test_p_value_of_a_law_that_may_fail(log_p, chance):
     truth = min(MP.zero, MP.log(MP.exp(MP.mpf(log_p)) + MP.mpf(chance)))
     check(laws.log_p_plus(log_p, chance), truth, 1e-12)
     assert laws.log_p_plus(log_p, 0.0) == log_p
 
 
-def test_a_law_that_may_fail_is_never_worth_more_than_that():
+def test_a_law_that_may_fail_bounds_the_evidence():
     check(laws.log_p_plus(-math.inf, 2.0**-90), -90 * MP.log(2), 1e-12)
     assert laws.log_p_plus(-math.inf, 0.0) == -math.inf
     assert laws.log_p_plus(math.nan, 0.0) == laws.log_p_plus(-3.0, 2.0) == 0.0
@@ -120,7 +120,7 @@ def test_a_law_that_may_fail_is_never_worth_more_than_that():
 
 
 def match_tails(m, ones, key_ones):
-    """Pr[T >= t] for t = 0..m, in fractions: over the ones that are said on 1-carriers."""
+    """Pr[T >= t] for t = 0..m, in fractions: over the ones decoded on carriers with bit 1."""
     ways = [0] * (m + 2)
     for hits in range(min(ones, key_ones) + 1):
         zeros_right = m - key_ones - (ones - hits)
@@ -277,7 +277,7 @@ def test_rank_bound_of_any_weights_by_enumeration(data, offset, scale):
     assert log_share(sum(total >= s for total in sums), len(sums)) <= MP.mpf(ours) <= 0
 
 
-def test_rank_bound_says_nothing_where_it_cannot():
+def test_rank_bound_is_trivial_where_none_can_be_computed():
     for s in (math.nan, math.inf, -math.inf, 2.0):
         assert log_rank_bound([1.0, 2.0, 3.0, 4.0], 2, s) == 0.0
     assert log_rank_bound([3.0] * 4, 2, 6.0) == 0.0
@@ -325,7 +325,7 @@ def test_combinations_are_logarithms_of_probabilities_whatever_they_get(values):
             assert both > -math.inf or -math.inf in (one, other)
 
 
-def test_no_channel_at_all_says_nothing():
+def test_no_channel_gives_no_evidence():
     assert laws.log_p_channels([]) == laws.log_p_channels([0.0, 0.0]) == 0.0
 
 
@@ -515,7 +515,7 @@ def test_empirical_p_of_one_in_n(n):
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_channels_pay_for_eight_roundings_each_and_eight_more(k):
+def test_channels_allow_for_eight_roundings_each_and_eight_more(k):
     """So large an x that what is paid shows in the result."""
     each = -1e13
     x = MP.mpf(-each) * k
@@ -527,7 +527,7 @@ def test_channels_pay_for_eight_roundings_each_and_eight_more(k):
 @pytest.mark.parametrize(
     ("x", "dimension", "units"), [(0.5, 16, 1350), (0.3, 33, 1092), (1e-9, 128, 20_780), (0.45, 501, 6699)]
 )
-def test_a_cap_pays_sixteen_roundings_of_everything(x, dimension, units):
+def test_a_cap_allows_for_sixteen_roundings_of_everything(x, dimension, units):
     assert laws._log_cap(x, dimension)[1] * 2**53 == pytest.approx(units, rel=1e-3)
 
 
@@ -559,7 +559,7 @@ PAID = {
 
 
 @pytest.mark.parametrize("name", PAID)
-def test_every_law_pays_for_as_many_roundings_as_it_says(name):
+def test_every_law_allows_for_as_many_roundings_as_documented(name):
     """Neither fewer, which could be too few, nor more; an own rounding or two may be seen."""
     law, exact, expected = PAID[name]
     assert units(law(), exact) == pytest.approx(expected, abs=1 + 2 * abs(float(exact)))

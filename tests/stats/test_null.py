@@ -86,8 +86,8 @@ def test_matches_counts_agreements():
 def test_matches_law_by_enumeration(m):
     keys = balanced_keys(m)
     for ones in range(m + 1):
-        said = np.arange(m) < ones
-        t_of_key = (keys == said).sum(axis=1)
+        decoded = np.arange(m) < ones
+        t_of_key = (keys == decoded).sum(axis=1)
         for t in range(-1, m + 2):
             p = math.exp(log_p_matches(t, m, ones))
             assert p == pytest.approx((t_of_key >= t).mean(), abs=1e-13), (ones, t)
@@ -243,9 +243,9 @@ def test_chernoff_bound_is_used_and_labelled_above_512():
 def all_p_values(r):
     """log p of T, U and both, over every balanced key."""
     r = np.asarray(r, dtype=float)
-    said = decode(r)
+    decoded = decode(r)
     for key in balanced_keys(r.size):
-        by_t = log_p_matches(matches(said, key), r.size, int(said.sum()))
+        by_t = log_p_matches(matches(decoded, key), r.size, int(decoded.sum()))
         by_u = log_p_rank(r, key).log_p
         yield by_t, by_u, log_p_combined(by_t, by_u)
 
@@ -269,7 +269,7 @@ def test_every_p_value_is_valid_and_single_ones_are_exact(answers):
             assert share == pytest.approx(column, rel=1e-9)
 
 
-def test_combined_pays_for_two_looks():
+def test_combined_is_corrected_for_two_tests():
     assert log_p_combined(-10.0, -3.0) == pytest.approx(math.log(2) - 10)
     assert log_p_combined(-0.1, -0.2) == 0.0
 
@@ -279,11 +279,11 @@ def test_combined_pays_for_two_looks():
 
 def test_log_p_reports_the_declared_statistic_and_its_counts():
     r, w = random_case(32, 4, digits=1, shift=1.0)
-    said = r > np.median(r)
+    decoded = r > np.median(r)
     found = {s: evidence_of(r, w, s) for s in STATISTICS}
     for s, evidence in found.items():
         assert evidence.statistic == s
-        assert (evidence.m, evidence.matches, evidence.ones) == (32, (said == w).sum(), said.sum())
+        assert (evidence.m, evidence.matches, evidence.ones) == (32, (decoded == w).sum(), decoded.sum())
         assert evidence.rank_sum == 2 * stats.rankdata(r)[w == 1].sum()
         assert evidence.exact
     by_t, by_u = found["matches"].log_p, found["rank"].log_p
@@ -301,12 +301,12 @@ def test_log_p_reads_at_a_given_threshold():
     assert evidence.p == pytest.approx(math.comb(4, 1) / math.comb(8, 5))
 
 
-def test_a_bound_says_so_and_t_needs_none():
+def test_a_bound_is_labelled_and_matches_need_none():
     r, w = random_case(600, 1)
     assert [evidence_of(r, w, s).exact for s in STATISTICS] == [True, False, False]
 
 
-def test_constant_answers_say_nothing():
+def test_constant_answers_give_no_evidence():
     evidence = evidence_of(np.zeros(16), np.arange(16) % 2)
     assert (evidence.log_p, evidence.matches, evidence.ones, evidence.bits()) == (0.0, 8, 0, 0.0)
 
@@ -353,7 +353,7 @@ def test_where_the_six_errors_lie_decides_between_t_and_u():
     assert near < 1e-34 < 7e-29 < 7e-22 < far
 
 
-def test_evidence_bits_pay_for_every_attempt():
+def test_evidence_bits_are_corrected_for_every_test():
     assert laws.evidence_bits(-math.log(2) * 40) == pytest.approx(40)
     assert laws.evidence_bits(-math.log(2) * 40, tests=1024) == pytest.approx(30)
     assert laws.evidence_bits(-1.0, tests=1024) == 0.0
@@ -409,7 +409,7 @@ def test_unreachable_alpha_asks_for_more_than_m():
 
 
 @given(st.integers(4, 30), st.data())
-def test_an_even_threshold_holds_however_many_ones_are_said(half, data):
+def test_an_even_threshold_holds_for_any_number_of_decoded_ones(half, data):
     m = 2 * half
     tau = data.draw(st.integers(half + 1, m).filter(lambda t: t % 2 == 0))
     at_median = log_p_matches(tau, m, half)
@@ -548,7 +548,7 @@ def test_more_ones_than_carriers_are_rejected():
         log_p_matches(4, 8, 9)
 
 
-def test_a_threshold_is_never_below_none():
+def test_a_threshold_is_never_negative():
     """The paper's literal formula accepts everything at a level that is small enough."""
     assert null.paper().threshold(8, 1e-9) == 0
 
@@ -562,7 +562,7 @@ def test_tails_of_odd_or_tiny_m_are_refused(m):
             law.true_alpha(m, 4)
 
 
-def test_a_null_is_shown_by_what_it_says_and_not_by_its_functions():
+def test_the_repr_of_a_null_omits_its_functions():
     for law in (*NULLS.values(), null.models([1, 2])):
         assert repr(law).startswith(
             f"Null(name='{law.name}', valid_for_balanced={law.valid_for_balanced}, "
@@ -572,8 +572,8 @@ def test_a_null_is_shown_by_what_it_says_and_not_by_its_functions():
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "decoded"),
     [([1, 2, 3], [0, 0, 1]), ([3, 1, 2, 5, 4], [0, 0, 0, 1, 1]), ([7], [0]), ([2, 1], [1, 0])],
 )
-def test_of_an_odd_number_of_answers_the_middle_one_says_zero(answers, said):
-    assert decode(answers).tolist() == [bool(bit) for bit in said]
+def test_the_middle_of_an_odd_number_of_answers_decodes_to_zero(answers, decoded):
+    assert decode(answers).tolist() == [bool(bit) for bit in decoded]

@@ -82,7 +82,7 @@ def test_nothing_but_canonical_bytes_is_decoded(value, data):
         raw += data.draw(st.binary(min_size=1, max_size=12))
     try:
         other = decode(bytes(raw))
-    except ParameterError:  # what is said then: `test_other_forms_are_refused`
+    except ParameterError:  # the messages: `test_other_forms_are_refused`
         return
     assert encode(other) == bytes(raw)
     assert not same(other, value)

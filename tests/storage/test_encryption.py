@@ -1,4 +1,4 @@
-"""The seal of a file: limits of the work that it may ask for, and what is no seal at all."""
+"""Encryption of files: limits of the key-derivation work, and malformed parameters."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from invgnn.graphs.wl_hash import label_nodes, wl_hash
 from invgnn.secret import Secret, Stream
 from invgnn.stats.ks_test import ks_numerator, similar
 from invgnn.watermark.carriers import _ADVICE, Carriers
-from invgnn.watermark.sampler import Sampler
-from invgnn.watermark.reference import Reference, labels_of_nodes
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference, labels_of_nodes
+from invgnn.watermark.sampler import Sampler
 
 SECRET = Secret(bytes(range(32)))
 

@@ -17,9 +17,9 @@ from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.secret import Secret, Stream
 from invgnn.watermark.carriers import Carriers
-from invgnn.watermark.sampler import Sampler
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.feature_donors import MOST_NODES, FeatureDonors
+from invgnn.watermark.reference import Reference
+from invgnn.watermark.sampler import Sampler
 
 
 class Told:

@@ -26,14 +26,14 @@ from invgnn.storage import container
 from invgnn.training.batching import accuracy
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
+from invgnn.watermark.gaussians import ERROR, _slack, gaussians
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.public_features import Features
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.score_channel import ScoreChannel
-from invgnn.watermark.gaussians import ERROR, _slack, gaussians
 from invgnn.watermark.score_shift import ScoreShift, beyond, standing
-from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 SECRET = Secret(b"s" * 32)
 EPOCHS = 80
@@ -470,7 +470,7 @@ def test_a_verdict_counts_both_channels_and_says_what_each_gave(marked, mark, mo
     )
     assert verdict.tests == 1
     assert verdict.evidence_bits == pytest.approx(-both / math.log(2))
-    assert verdict.statistic == "combined and lean"
+    assert verdict.statistic == "combined and score shift"
     assert "score channel" in str(verdict)
     assert verdict.queries == 32 + len(mark.ordinary) + len(motifs.data)
 

@@ -10,9 +10,9 @@ from invgnn.readout.reading import Access
 from invgnn.secret import Secret, public_stream
 from invgnn.training.batching import some_inputs
 from invgnn.training.tasks import Task
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.reference import Reference
 
 
 def own_marks(model: nn.Module, task: Task, count: int, m: int, seed: int) -> list[Watermark]:

@@ -19,10 +19,10 @@ from invgnn.readout.reading import Access
 from invgnn.readout.replies import Replies
 from invgnn.stats import laws
 from invgnn.stats.evidence import Evidence
+from invgnn.watermark.baseline import log_probabilities_of
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.score_channel import ScoreChannel
 from invgnn.watermark.score_shift import ScoreShift
-from invgnn.watermark.baseline import log_probabilities_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,10 +31,10 @@ from invgnn.nn.forward import unwrap
 from invgnn.storage import encoding
 
 Origin = Literal["library", "auditor", "claimant"]
-"""Who wrote a piece of code: a known library, the party that verifies, or the party that claims the model."""
+"""Who wrote a piece of code: a known library, the party that verifies, or the party that claims."""
 
 LIBRARIES = ("torch", "torch_geometric", "invgnn.nn.backbones", "invgnn.nn.perception")
-"""Packages and modules whose installed code counts as library code; of invgnn, only what models consist of."""
+"""Packages and modules whose installed code counts as library code; of invgnn, only the parts of models."""
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -92,7 +92,7 @@ class Provenance:
         tensors: Digest of every tensor in the modules, whether saved with the weights or not.
         settings: Digest of their plain values, such as numbers and strings.
         code: The code that runs, each piece once, foreign code first.
-        unsaved: Names of tensors that a weights file does not contain: non-persistent buffers and attributes.
+        unsaved: Names of tensors that no weights file contains: non-persistent buffers and attributes.
         unknown: Objects whose content no digest covers.
     """
 
@@ -197,8 +197,8 @@ def require_plain(architecture: nn.Module) -> None:
         raise SuspectError(
             "the architecture contains what no weights file replaces: "
             + "; ".join([*active, *found.unsaved]),
-            "build it without hooks, replaced methods, non-persistent buffers and tensor attributes, or pass "
-            "the complete model instead: the verdict then lists them",
+            "build it without hooks, replaced methods, non-persistent buffers and tensor attributes, or "
+            "pass the complete model instead: the verdict then lists them",
         )
 
 

@@ -12,16 +12,17 @@ Status = Literal["owned", "not shown", "inconclusive"]
 """The three possible decisions about a suspect."""
 
 CONDITION = (
-    "The secret was fixed before the suspect model existed, and the reading was declared before the suspect "
-    "was examined. Then, if the suspect is unrelated to the secret, every key with equally many zeros and "
-    "ones is equally likely given its answers, whatever the model, the carriers and their dependence."
+    "The secret was fixed before the suspect model existed, and the reading was declared before the "
+    "suspect was examined. Then, if the suspect is unrelated to the secret, every key with equally many "
+    "zeros and ones is equally likely given its answers, whatever the model, the carriers and their "
+    "dependence."
 )
 """The condition of a verdict on carriers alone."""
 BOTH_CONDITION = (
     "The secret, the baseline scores and the data were fixed before the suspect model existed, and the "
-    "reading was declared before the suspect was examined. Then, if the suspect is unrelated to the secret, "
-    "every key with equally many zeros and ones and every direction of the score channel are equally likely "
-    "given all its answers and scores, whatever the model and the inputs."
+    "reading was declared before the suspect was examined. Then, if the suspect is unrelated to the "
+    "secret, every key with equally many zeros and ones and every direction of the score channel are "
+    "equally likely given all its answers and scores, whatever the model and the inputs."
 )
 """The condition of a verdict on carriers and score channel."""
 EXPLANATIONS = (

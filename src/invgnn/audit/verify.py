@@ -54,8 +54,8 @@ def verify(
             from a PyG batch to scores or labels.
         mark: The mark.
         alpha: The false-positive rate that you accept.
-        access: One of the declared levels, to read only that one. The evidence is corrected for all declared
-            levels nevertheless.
+        access: One of the declared levels, to read only that one. The evidence is corrected for all
+            declared levels nevertheless.
         data: The data that the mark was drawn from. Required if the mark has a score channel: the suspect's
             scores on these data count together with its answers to the carriers.
         architecture: For a weights file, a model of the right shape without hooks and unsaved tensors.
@@ -185,9 +185,9 @@ def _channels(carriers: Evidence, shift: ScoreShift | None) -> dict[str, Any]:
 
 
 MODELS_CONDITION = (
-    "The suspect, if innocent, is exchangeable with the unmarked control models. The bits of a plain mark are "
-    "a public function of its carriers, so a model that perceives the invariant matches the carriers of "
-    "everybody: a match is no evidence of whose mark it is."
+    "The suspect, if innocent, is exchangeable with the unmarked control models. The bits of a plain mark "
+    "are a public function of its carriers, so a model that perceives the invariant matches anybody's "
+    "carriers: a match is no evidence of whose mark it is."
 )
 """The condition of a verdict on a plain mark."""
 
@@ -237,8 +237,8 @@ class _Between:
         if (self.weights, self.record) == (after.weights, after.record):
             return self
         changed = (
-            "the suspect's weights or code changed while it was queried, so the answers are not those of the "
-            "weights and code that are recorded here"
+            "the suspect's weights or code changed while it was queried, so the answers are not those of "
+            "the weights and code that are recorded here"
         )
         return replace(self, blocked=changed)
 
@@ -323,10 +323,8 @@ def _decide(
         return "not shown", ["an unrelated model could give these answers by chance"]
     more = [hidden] if hidden else []
     if laws.evidence_bits(log_p, suspects) >= GRINDING_BITS:
-        enough = (
-            f"at least {GRINDING_BITS} bits of evidence: no search for a fitting secret could reach that many"
-        )
-        return "owned", [enough, *more]
+        beyond = "more than a search for a fitting secret could reach"
+        return "owned", [f"at least {GRINDING_BITS} bits of evidence, {beyond}", *more]
     looks = 2 if mark.context["statistic"] == "combined" else 1
     most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(looks * suspects * found.tests)
     embedded = "" if mark.baseline is None else " and the digest of the mark with its baseline scores"
@@ -360,7 +358,7 @@ def _readable(tests: list[Finding], found: Finding) -> int:
 
 
 def _decide_plain(log_p: float, limit: float, controls: int, tests: int) -> tuple[Status, list[str]]:
-    """Decide on a plain mark, which can show that the invariant is perceived, but never whose mark it is."""
+    """Decide on a plain mark, which can show that the invariant is perceived, never whose mark it is."""
     if math.log(tests / (controls + 1)) > limit:
         least = f"{min(1.0, tests / (controls + 1)):.2g}"
         return "inconclusive", [

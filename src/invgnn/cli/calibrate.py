@@ -1,4 +1,4 @@
-"""invgnn calibrate: how strong a mark may be, and how strong it must be."""
+"""invgnn calibrate: find a weight for the loss of the mark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from invgnn.cli.console import Json, fold, progress, verb
+from invgnn.cli.console import fold, progress, verb
+from invgnn.cli.options import Json, M, Setting, TrainingSeed
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -24,52 +25,52 @@ Examples:
 
 @verb
 def calibrate(
-    task: Annotated[
-        str,
-        typer.Option(
-            metavar="TASK/BACKBONE", help="A task, and GCN, GraphSAGE, SGC or GIN; e.g. PROTEINS/GIN."
-        ),
-    ],
+    task: Setting,
     access: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="What the mark acts on: embedding or logits (a keyed mark), or perception (the paper's "
-            "head in the model, with its plain key).",
+            help="What the mark acts on: embedding or logits (keyed mark), or perception (the paper's "
+            "extra head, with its plain key).",
         ),
     ] = "embedding",
     eps: Annotated[
         float,
-        typer.Option(metavar="EPS", help="Tolerated rise of the task loss, and drop of accuracy."),
+        typer.Option(
+            metavar="EPS", help="Tolerated increase of the task loss, and tolerated drop of accuracy."
+        ),
     ] = 0.02,
     grid: Annotated[
         str, typer.Option(metavar="LIST", help="Weights to try, comma-separated.")
     ] = "0.01,0.1,1,10",
-    epochs: Annotated[int, typer.Option(metavar="N", min=2, help="Epochs of the unmarked model.")] = 100,
+    epochs: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Epochs of training without the mark.")
+    ] = 100,
     checkpoints: Annotated[
-        int, typer.Option(metavar="K", min=2, help="How many of its last checkpoints are recorded.")
+        int,
+        typer.Option(
+            metavar="K", min=2, help="Number of last checkpoints of this training to measure mu on."
+        ),
     ] = 20,
     marked: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Further epochs with the mark, for every weight.")
+        int, typer.Option(metavar="N", min=1, help="Additional epochs with the mark, for each weight.")
     ] = 30,
     graphs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Task graphs over which L_s is taken.")
+        int, typer.Option(metavar="N", min=1, help="Number of task graphs to measure L_s on.")
     ] = 128,
-    m: Annotated[int, typer.Option(metavar="N", help="How many carriers, one bit each; even.")] = 128,
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
-    ] = 41,
+    m: M = 128,
+    seed: TrainingSeed = 41,
     json_: Json = False,
 ) -> Any:
-    """Find how strong a mark may be, and how strong it must be.
+    """Find a weight of the mark's loss that keeps the accuracy.
 
-    A theorem certifies a weight beta below which the mark raises the task loss by at most eps. It needs
-    two constants, mu (how steeply the loss rises around its minimum) and L_s (how fast the model's
-    answers move with its weights). Both are measured here on a model of the task; then short trainings
-    show which weights keep the accuracy, and which embed anything.
+    A theorem certifies a weight beta below which the mark raises the task loss by at most eps. It needs two
+    constants: mu (how steeply the loss rises around its minimum) and L_s (how fast the model's answers
+    change with its weights). This command measures both on a model of the task. It then trains briefly with
+    each weight and prints which weights keep the accuracy and which embed the mark.
 
-    The certified weight is usually far too small to embed a mark: then both are shown. No secret is
-    needed, and nothing is written. Takes a few minutes on PROTEINS/GIN.
+    The certified weight is usually far too small to embed a mark. The output then shows both the certified
+    and the useful weight. No secret is needed, and no file is written. Takes a few minutes on PROTEINS/GIN.
     """
     from invgnn.theory.calibration import calibrate as run
     from invgnn.theory.outcome import Plan
@@ -90,25 +91,29 @@ def calibrate(
 
 
 def _weights(text: str) -> tuple[float, ...]:
+    """Parse the list of weights."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise ParameterError(f"grid {text!r} is no list of numbers", "write e.g. 0.01,0.1,1") from None
+        raise ParameterError(
+            f"the grid {text!r} is not a list of numbers", "give e.g. --grid 0.01,0.1,1"
+        ) from None
 
 
 def _words(found: Calibration) -> str:
+    """Return the result as text."""
     bend, steep, eps = found.curvature, found.lipschitz, found.plan.eps
     best = found.accurate
-    certain = f"{bend.envelope:.3g}, the least at {bend.points} points; the regression would say"
+    certain = f"{bend.envelope:.3g}, the minimum over {bend.points} points; the regression would give"
     nearby = "" if steep.nearby is None else f"; nearby {steep.nearby:.3g}"
     lines = [
         f"mu     {certain} {bend.fitted:.3g}",
-        f"L_s    {steep.value:.3g}, {steep.buffer:.0%} above the largest measured{nearby}",
+        f"L_s    {steep.value:.3g}, {steep.buffer:.0%} above the largest value measured{nearby}",
         f"beta   {found.certified:.3g} certified for eps {eps:g}",
         f"       {found.paper:.3g} by the paper's formula, which is unsound",
-        f"       {best.beta:g} the largest tried that keeps validation accuracy"
+        f"       {best.beta:g} is the largest weight tried that keeps the validation accuracy"
         if best
-        else f"       none of those tried keeps validation accuracy within {eps:g}",
+        else f"       no weight tried keeps the validation accuracy within {eps:g}",
         "",
         *_table(found),
         "",
@@ -116,12 +121,13 @@ def _words(found: Calibration) -> str:
     ]
     failed = [a for a in found.chosen.theorem.assumptions if a.holds is False]
     if failed:
-        lines.append("The theorem's assumptions were looked at, and some fail at the certified weight:")
+        lines.append("The assumptions of the theorem were checked. These fail at the certified weight:")
         lines += [f"- {assumption.says}" for assumption in failed]
     return "\n".join(fold(line, 7) for line in lines)
 
 
 def _table(found: Calibration) -> list[str]:
+    """Return one line for each trial."""
     head = "                 beta   val   test   loss +/-   T of m   evidence   theorem"
     named = [("no mark", found.control), ("certified", found.chosen)]
     named += [("", trial) for trial in found.trials]
@@ -129,6 +135,7 @@ def _table(found: Calibration) -> list[str]:
 
 
 def _row(name: str, trial: Trial) -> str:
+    """Return the line of one trial."""
     bits = "-" if trial.bits is None else f"{trial.bits:.1f} bits"
     standing = trial.theorem.standing if trial.beta else ""
     return (
@@ -138,16 +145,22 @@ def _row(name: str, trial: Trial) -> str:
 
 
 def _conclusion(found: Calibration) -> str:
+    """Return what the trials show, in one or two sentences."""
     chosen, useful = found.chosen, found.useful
     if chosen.embedded:
-        return f"The certified weight {chosen.beta:.3g} embeds the mark: {_said(chosen)}."
+        return f"The certified weight {chosen.beta:.3g} embeds the mark: {_evidence(chosen)}."
     amount = "too little" if chosen.found_at(0.05) else "nothing"
-    said = f"The certified weight {chosen.beta:.3g} embeds {amount}: {_said(chosen)}."
+    certified = f"The certified weight {chosen.beta:.3g} embeds {amount}: {_evidence(chosen)}."
     if useful is not None:
-        return f"{said} The useful weight is {useful.beta:g}: {_said(useful)}; no theorem certifies it."
-    return f"{said} No weight tried embeds it and keeps accuracy: train longer, or try other weights."
+        works = f"The useful weight is {useful.beta:g}: {_evidence(useful)}. No theorem certifies it."
+        return f"{certified} {works}"
+    return (
+        f"{certified} No weight tried embeds the mark and keeps the accuracy: train longer, or try other "
+        "weights."
+    )
 
 
-def _said(trial: Trial) -> str:
+def _evidence(trial: Trial) -> str:
+    """Describe the matches and the evidence of a trial."""
     evidence = "no exact null" if trial.bits is None else f"{trial.bits:.1f} bits of evidence"
-    return f"{trial.matches} of {trial.m} match, {evidence}"
+    return f"{trial.matches} of {trial.m} bits match, {evidence}"

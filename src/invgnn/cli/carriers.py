@@ -54,7 +54,8 @@ def carriers(
         ),
     ] = "auto",
     invariant: Annotated[
-        str, typer.Option(metavar="NAME", help="Graph invariant: lambda2, spectral_radius or triangle_count.")
+        str,
+        typer.Option(metavar="NAME", help="Graph invariant: lambda2, spectral_radius or triangle_count."),
     ] = "lambda2",
     key: Annotated[
         str,
@@ -73,7 +74,8 @@ def carriers(
     delta: Annotated[
         float,
         typer.Option(
-            metavar="P", help="Reject a carrier whose statistics differ from the task's with a p-value below P."
+            metavar="P",
+            help="Reject a carrier whose statistics differ from the task's with a p-value below P.",
         ),
     ] = 0.1,
     donors: Annotated[
@@ -81,9 +83,9 @@ def carriers(
         typer.Option(
             metavar="N",
             min=0,
-            help="Number of task nodes whose features a carrier gets (feature donors). 0 keeps the features "
-            "of its seed graph: carriers are then harder to detect among queries to an API, but also harder "
-            "to embed.",
+            help="Number of task nodes whose features a carrier gets (feature donors). 0 keeps the "
+            "features of its seed graph: carriers are then harder to detect among queries to an API, but "
+            "also harder to embed.",
         ),
     ] = 3,
     score_channel: Annotated[
@@ -119,8 +121,8 @@ def carriers(
     passphrase = None if no_passphrase else opened or find_passphrase(output, passphrase_file, new=True)
 
     from invgnn.training.tasks import load_task
-    from invgnn.watermark.sampler import Sampler
     from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.sampler import Sampler
 
     loaded = load_task(task.partition("/")[0], seed)
     levels = list(dict.fromkeys(level.strip() for level in access.split(",")))

@@ -48,7 +48,9 @@ class Commands(TyperGroup):
         given = sys.argv[1:] if args is None else list(args)
         as_json = "--json" in given
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # an ASCII terminal shows \xe1 for á instead of failing
+            if isinstance(
+                stream, io.TextIOWrapper
+            ):  # an ASCII terminal shows \xe1 for á instead of failing
                 stream.reconfigure(errors="backslashreplace")
         try:
             done = super().main(given or ["--help"], prog_name, standalone_mode=False, **extra)
@@ -122,9 +124,7 @@ def _explain(error: BaseException) -> _Failure:
             name, "the result could not be written", "keep standard output open until the command ends"
         )
     if isinstance(error, OSError):
-        return _Failure(
-            name, str(error), "check the permissions of the files and the free disk space"
-        )
+        return _Failure(name, str(error), "check the permissions of the files and the free disk space")
     with suppress(OSError):
         traceback.print_exception(error)
     return _Failure(
@@ -297,4 +297,6 @@ def check_output(path: Path, overwrite: bool) -> None:
     if path.is_dir():
         raise FileError(f"{path} is a folder", "give the name of a file")
     if not os.access(path.parent, os.W_OK | os.X_OK) or not path.parent.is_dir():
-        raise FileError(f"{path} cannot be written", f"create the folder {path.parent}, or choose another one")
+        raise FileError(
+            f"{path} cannot be written", f"create the folder {path.parent}, or choose another one"
+        )

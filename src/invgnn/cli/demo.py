@@ -1,4 +1,4 @@
-"""invgnn demo: the whole way of a mark on one task."""
+"""invgnn demo: run the full watermark lifecycle."""
 
 from __future__ import annotations
 
@@ -8,41 +8,46 @@ from typing import Annotated, Any
 
 import typer
 
-from invgnn.cli.console import Json, Overwrite, check_output, note, progress, verb
+from invgnn.cli.console import check_output, note, progress, verb
+from invgnn.cli.options import Json, M, Overwrite, Setting, TrainingSeed
 
 EXAMPLES = """\b
 Examples:
   invgnn demo
   invgnn demo --task PROTEINS/GIN -o proteins
 """
-PASSPHRASE = "demo"  # noqa: S105 - a demonstration protects nothing
+PASSPHRASE = "demo"  # noqa: S105 - a demonstration has nothing to protect
 FILES = ("demo.mark", "demo.model", "report.html")
 
 
 @verb
 def demo(
-    task: Annotated[
-        str,
-        typer.Option(metavar="TASK/BACKBONE", help="Other than the default, tasks are downloaded once."),
-    ] = "BA-2motif/GIN",
+    task: Setting = "BA-2motif/GIN",
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write what is made.")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="Folder for the mark, the model and the page."
+        ),
     ] = Path("demo-out"),
     epochs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Default: 40 on the generated task, else 100.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Epochs of each training. Default: 40 on BA-2motif, otherwise 100."
+        ),
     ] = None,
-    m: Annotated[int, typer.Option(metavar="N", help="How many carriers, one bit each; even.")] = 128,
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Fixes split, first weights and order of batches.")
-    ] = 41,
+    m: M = 128,
+    seed: TrainingSeed = 41,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Do all of it on one task, edits included.
+    """Run the full watermark lifecycle on a synthetic task.
 
-    Makes a secret, draws carriers, trains one model with the mark and two without, edits the marked one
-    (pruning, quantisation, fine-tuning) and verifies them all. The default task, BA-2motif, is
-    generated: 1,000 random graphs that carry a house or a five-cycle. It takes a few minutes.
+    Creates a secret, draws carriers, trains one model with the mark and two without, edits the marked model
+    (pruning, quantisation, fine-tuning) and verifies all of them. The default task, BA-2motif, is
+    generated: 1,000 random graphs that contain a house or a five-cycle. Other tasks are downloaded once.
+
+    Writes a mark, a model and a page report.html to FOLDER and prints a table of all models. Takes a few
+    minutes.
     """
     _check_folder(output, overwrite)
 
@@ -61,28 +66,28 @@ def demo(
     name, backbone = parse_setting(task)
     check_m(m)
     epochs = epochs or (40 if name == "BA-2motif" else 100)
-    note(f"1 load {name}, split {seed}")
+    note(f"1 loading {name}, split {seed}")
     loaded = load_task(name, seed)
     secret = Secret.generate()
-    note(f"2 make a secret: {secret!r}")
-    with progress("3 draw carriers", m) as tick:
+    note(f"2 creating a secret: {secret!r}")
+    with progress("3 drawing carriers", m) as tick:
         kept: list[Access] = ["logits"] if backbone == "SGC" else ["embedding", "logits"]
         mark = Watermark.draw(secret, loaded.data, m=m, access=kept, progress=tick)
     trained: dict[str, Any] = {}
     kinds = {"unmarked A": (None, seed), "unmarked B": (None, seed + 1), "marked": (mark, seed)}
     for step, (label, (what, start)) in enumerate(kinds.items(), 4):
         model = new_model(loaded, backbone, start)
-        with progress(f"{step} train {label}", planned(loaded, what, epochs)) as tick:
+        with progress(f"{step} training {label}", planned(loaded, what, epochs)) as tick:
             train(model, loaded, what, epochs=epochs, seed=start, progress=lambda done, all_: tick(1))
         trained[label] = model
     edits = (Prune(0.5), Quantise(8), Quantise(4), FineTune(20, 1e-3))
-    with progress("7 edit the marked model", len(edits)) as tick:
+    with progress("7 editing the marked model", len(edits)) as tick:
         for edit in edits:
             trained[f"marked, {edit!r}"] = edit(trained["marked"], loaded)
             tick(1)
     controls = [trained["unmarked A"], trained["unmarked B"]]
     rows = []
-    with progress("8 verify all", len(trained)) as tick:
+    with progress("8 verifying all models", len(trained)) as tick:
         for label, model in trained.items():
             others = [c for c in controls if c is not model]
             verdict = verify(model, mark, controls=others, with_answers=label == "marked")
@@ -106,11 +111,12 @@ def demo(
     )
     shown = [{"model": n, "test_accuracy": a, **v.to_json(private=False)} for n, v, a in rows]
     record = {"task": task, "output": str(output), "files": list(FILES), "rows": shown}
-    words = f"{_table(rows, task)}\n\nwrote {marked}, {saved} and {page}\ncheck again: {command}"
+    words = f"{_table(rows, task)}\n\nwrote {marked}, {saved} and {page}\nto verify again: {command}"
     return record, words, 0
 
 
 def _check_folder(output: Path, overwrite: bool) -> None:
+    """Check that all files can be written, before the work starts."""
     if not output.is_dir():
         check_output(output, overwrite=False)
         return
@@ -119,13 +125,14 @@ def _check_folder(output: Path, overwrite: bool) -> None:
 
 
 def _table(rows: list[Any], task: str) -> str:
+    """Return the verdicts as a table."""
     from invgnn.audit.verdict import floor_bits
 
     first = rows[0][1]
     width = max(len(label) for label, _, _ in rows)
     levels = ", ".join(level["access"] for level in first.levels)
     lines = [
-        f"{task}: read at {levels}; {first.statistic}, null {first.null}, alpha {first.alpha:g}",
+        f"{task}: read at {levels}; statistic {first.statistic}, null {first.null}, alpha {first.alpha:g}",
         "",
         f"{'model':<{width}}  accuracy  best read at  matches    evidence  verdict",
     ]
@@ -134,5 +141,5 @@ def _table(rows: list[Any], task: str) -> str:
         bits = f"{floor_bits(verdict.evidence_bits)} bits"
         read = f"{score:>8.3f}  {verdict.access:<12}  {matches:>7}  {bits:>10}  {verdict.status}"
         lines.append(f"{label:<{width}}  {read}")
-    law = "evidence = -log2 p, exact for any model unrelated to the secret; all levels are paid for"
-    return "\n".join([*lines, "", law])
+    meaning = "evidence = -log2 p, exact for a model unrelated to the secret, corrected for all levels"
+    return "\n".join([*lines, "", meaning])

@@ -56,15 +56,15 @@ def embed(
         float | None,
         typer.Option(
             metavar="WEIGHT",
-            help="Weight of the mark's loss relative to the task's. Default: the weight stored in the mark.",
+            help="Weight of the mark's loss relative to the task's. Default: the weight in the mark.",
         ),
     ] = None,
     no_weight_scaling: Annotated[
         bool,
         typer.Option(
             "--no-weight-scaling",
-            help="Do not scale up the weights before normalisation layers, e.g. for customers who fine-tune "
-            "the model. Less of the mark then survives fine-tuning.",
+            help="Do not scale up the weights before normalisation layers, e.g. for customers who "
+            "fine-tune the model. Less of the mark then survives fine-tuning.",
         ),
     ] = False,
     seed: TrainingSeed = 41,
@@ -136,7 +136,9 @@ def embed(
     first = held.score_channel is not None and held.baseline is None
     if first:
         check_output(mark, overwrite=True)
-        held.with_baseline(model, loaded.data).channel(loaded.data)  # fail now rather than after the training
+        held.with_baseline(model, loaded.data).channel(
+            loaded.data
+        )  # fail now rather than after the training
         if not start:
             with progress("training without the mark", epochs) as tick:
                 learn(progress=lambda done, total: tick(1))
@@ -193,9 +195,8 @@ def _check_mark(held: Watermark, task: Task, path: Path) -> None:
     width = 0 if held.carriers.x is None else held.carriers.x.shape[1]
     if (held.context["level"], width) != (task.level, task.num_features):
         raise DataError(
-            f"{path} was drawn from another task: its graphs have {width} features and are read at the level "
-            f"of a {held.context['level']}; {task.name} has {task.num_features} features and is a "
-            f"{task.level} task",
+            f"{path} was drawn from another task: a {held.context['level']} task with {width} features; "
+            f"{task.name} is a {task.level} task with {task.num_features} features",
             f"give the task of the mark, or draw a mark with invgnn carriers --task {task.name}",
         )
 

@@ -34,7 +34,7 @@ SecondModel = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="The same model with the mark of another licensee. Adds the attack average-of-2-copies.",
+        help="Copy of the model made for another licensee. Adds the attack average-of-2-copies.",
     ),
 ]
 

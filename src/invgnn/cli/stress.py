@@ -1,4 +1,4 @@
-"""invgnn stress: what edits and attacks leave of a mark."""
+"""invgnn stress: measure how well a mark survives edits and attacks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from invgnn.cli.attack import load_for, load_named
-from invgnn.cli.console import (
+from invgnn.cli.console import check_input, check_output, fold, note, open_passphrase, progress, verb
+from invgnn.cli.options import (
+    Alpha,
     Json,
+    Mark,
+    Model,
     Overwrite,
     PassphraseFile,
-    Seed,
-    check_input,
-    check_output,
-    fold,
-    note,
-    open_passphrase,
-    progress,
-    verb,
+    SecondModel,
+    SplitSeed,
+    Task,
 )
 from invgnn.errors import ParameterError
 
@@ -42,46 +41,47 @@ Examples:
 
 @verb
 def stress(
-    mark: Annotated[Path, typer.Option(metavar="FILE", help="A mark from invgnn carriers.")],
-    model: Annotated[Path, typer.Option(metavar="FILE", help="Your marked model, from invgnn embed.")],
-    task: Annotated[str, typer.Option(metavar="TASK", help="The task of both; e.g. PROTEINS.")],
+    mark: Mark,
+    model: Model,
+    task: Task,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write an HTML page. Private.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Also write the results as an HTML page. It is private."
+        ),
     ] = None,
     csv: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Append every row as it is done. Run again with the same file to go on where it ended.",
+            help="Append each row to this CSV file as soon as it is done. Run the command again with the "
+            "same file to continue an interrupted test.",
         ),
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Only changes whose names start so, comma-separated; invgnn attack --list has the names.",
+            help="Only changes whose names start with one of these, comma-separated. invgnn attack --list "
+            "shows the names.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only changes that need no training.")] = False,
-    second: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Another licensee's copy: adds the average of both."),
-    ] = None,
-    alpha: Annotated[
-        float, typer.Option(metavar="RATE", help="The false-positive rate you accept.")
-    ] = 1e-6,
+    second: SecondModel = None,
+    alpha: Alpha = 1e-6,
     passphrase_file: PassphraseFile = None,
-    seed: Seed = 41,
+    seed: SplitSeed = 41,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Find out what edits and attacks leave of your mark.
+    """Measure how well a mark survives edits and attacks.
 
-    Every change is made to your model by itself, and what is left is read at every declared reading:
-    evidence in bits, matches T and the headroom above the threshold, how far answers drifted, and the
-    accuracy that the thief pays. What cannot be done to your model is listed with the reason.
+    Every edit and attack is applied to your model separately, and the result is read at every declared
+    access level. Prints for each change the task accuracy that remains and, at each level, the evidence in
+    bits, the matches T of m and their distance from the threshold tau. Changes that cannot be applied to
+    your model are listed with the reason. The HTML page also shows how far the answers moved.
 
-    The whole suite trains some twenty models, which takes a while; --quick takes a minute.
+    The full suite trains about twenty models, which takes a while. --quick takes about a minute.
     """
     check_input(mark, model, second)
     if output is not None:
@@ -106,13 +106,13 @@ def stress(
     done = {row.change for row in rows}
     if done:
         note(f"{csv}: {len(done)} rows are done already")
-    with progress("stress", len(changes) + 1) as tick:
+    with progress("applying changes", len(changes) + 1) as tick:
         tick(len(done))
         for row in run(owned, held, loaded, changes, alpha=alpha, skip=done):
             if ledger is not None:
                 ledger.add(row)
             rows.append(row)
-            note(_said(row))
+            note(_summary(row))
             tick(1)
     found = outcomes(rows, alpha)
     if output is not None:
@@ -135,6 +135,7 @@ def stress(
 
 
 def _chosen(licensed: Sequence[Any], only: str | None, quick: bool) -> list[Edit]:
+    """Return the changes that `--only`, `--quick` and `--second` select."""
     from invgnn.attacks.registry import pick_all
     from invgnn.stress_test.run import every_change, is_quick
 
@@ -143,11 +144,12 @@ def _chosen(licensed: Sequence[Any], only: str | None, quick: bool) -> list[Edit
         changes = pick_all([name.strip() for name in only.split(",")], changes)
     changes = [change for change in changes if is_quick(change) or not quick]
     if not changes:
-        raise ParameterError("none of these changes is quick", "leave out --quick, or name others")
+        raise ParameterError("none of the selected changes is quick", "leave out --quick, or select others")
     return changes
 
 
-def _said(row: Row) -> str:
+def _summary(row: Row) -> str:
+    """Describe the result of one change in one line."""
     if row.accuracy is None:
         return f"{row.change}: not applied: {row.note}"
     read = ", ".join(f"{found.access} {found.evidence:.1f} bits" for found in row.found)
@@ -157,13 +159,14 @@ def _said(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
+    """Return all results as a table."""
     from invgnn.audit.verdict import floor_bits
 
     accesses = [found.access for found in rows[0].found]
     width = max(len(row.change) for row in rows)
     heads = "".join(f"  {access:>10} bits  {'T/m (T-tau)':>13}" for access in accesses)
-    leans = any(found.score_channel is not None for found in rows[0].found)
-    lines = [f"{'change':<{width}}  accuracy{heads}{'  function bits' if leans else ''}"]
+    channel = any(found.score_channel is not None for found in rows[0].found)
+    lines = [f"{'change':<{width}}  accuracy{heads}{'  score channel bits' if channel else ''}"]
     for row in rows:
         if row.accuracy is None:
             lines.append(f"{row.change:<{width}}  not applied: {row.note}")
@@ -173,9 +176,7 @@ def _table(rows: Sequence[Row]) -> str:
             at = row.at(access)
             counts = "" if at is None else f"{at.matches}/{at.m} ({at.headroom:+d})"
             cells.append(f"{'-' if at is None else floor_bits(at.evidence):>15}  {counts:>13}")
-        function = next(
-            (found.score_channel for found in row.found if found.score_channel is not None), None
-        )
-        cells += [] if function is None else [f"{floor_bits(function):>13}"]
+        shift = next((found.score_channel for found in row.found if found.score_channel is not None), None)
+        cells += [] if shift is None else [f"{floor_bits(shift):>18}"]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

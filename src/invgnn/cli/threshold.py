@@ -37,9 +37,7 @@ def threshold(
     rho0: Annotated[
         float, typer.Option(metavar="RHO", help="Correlation of carriers, for hoeffding and paper.")
     ] = 7.6e-4,
-    key: Annotated[
-        str, typer.Option(metavar="NAME", help="Key of the mark: keyed or plain.")
-    ] = "keyed",
+    key: Annotated[str, typer.Option(metavar="NAME", help="Key of the mark: keyed or plain.")] = "keyed",
     json_: Json = False,
 ) -> Any:
     """Plan how many carriers to use, and how many bits must match.

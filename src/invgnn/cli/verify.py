@@ -1,4 +1,4 @@
-"""invgnn verify: read a suspect with a mark."""
+"""invgnn verify: test whether a suspect contains a mark."""
 
 from __future__ import annotations
 
@@ -11,31 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from invgnn.cli.console import (
-    Json,
-    Overwrite,
-    PassphraseFile,
-    Seed,
-    check_input,
-    check_output,
-    fold,
-    open_passphrase,
-    verb,
-)
+from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
+from invgnn.cli.options import Alpha, Json, Mark, Overwrite, PassphraseFile, SplitSeed
 from invgnn.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from invgnn.audit.verdict import Verdict
 
-EXAMPLES = """\b
+EXIT_CODES = """\b
 Exit codes:
-  0  owned: at least 80 bits of evidence
-  1  not shown: chance explains the answers
-  2  the question could not be asked; the reason is on stderr
-  3  inconclusive: too little evidence, a control that verifies too, or code
-     of the claimant that nobody has read
-
-\b
+    0  owned: at least 80 bits of evidence
+    1  not shown: chance can explain the answers
+    2  error, explained on standard error; there is no verdict
+    3  inconclusive: too little evidence, a control that also verifies, or
+       code of the claimant that nobody has reviewed
+  130  interrupted
+"""
+EXAMPLES = """\b
 Examples:
   invgnn verify --mark acme.mark --model suspect.model
   invgnn verify --mark acme.mark --model suspect.model --report verdict.html
@@ -48,81 +40,88 @@ Examples:
 
 @verb
 def verify(
-    mark: Annotated[Path, typer.Option(metavar="FILE", help="A mark from invgnn carriers.")],
+    mark: Mark,
     model: Annotated[
         Path,
         typer.Option(
             metavar="FILE",
-            help="The suspect: a model from invgnn embed or, with --architecture, weights alone "
-            "(.safetensors, or a state dict in .pt or .pth).",
+            help="Suspect: a model written by invgnn embed or, with --architecture, a file of weights "
+            "alone (.safetensors, or a state dict in .pt or .pth).",
         ),
     ],
     architecture: Annotated[
         str | None,
         typer.Option(
             metavar="MOD:FUNC",
-            help="For weights alone: module:function, a function that takes nothing and returns the model, "
-            "without hooks and unsaved tensors. It is imported and run.",
+            help="For weights alone: MODULE:FUNCTION, a function without arguments that returns the model, "
+            "without hooks and unsaved tensors. The module is imported and executed.",
         ),
     ] = None,
     code_from: Annotated[
         str,
         typer.Option(
             metavar="WHO",
-            help="Who wrote the classes of --architecture that no known library defines. auditor: you did, "
-            "or you have read them. claimant: they came with the claim and nobody has read them; the "
-            "verdict names them and is never owned.",
+            help="Who wrote the classes of --architecture that no known library defines. auditor: you "
+            "wrote or reviewed them. claimant: the claimant supplied them and nobody has reviewed them; "
+            "the verdict lists them and is never owned.",
         ),
     ] = "auditor",
     access: Annotated[
         str | None,
         typer.Option(
             metavar="LEVEL",
-            help="Read this declared level alone: embedding, logits or labels. Default: all declared "
-            "levels that the suspect can answer, in one pass. One costs as many bits as all.",
+            help="Read only this declared level: embedding, logits or labels. Default: all declared levels "
+            "that the suspect supports, in one pass. The evidence is corrected for all of them either way.",
         ),
     ] = None,
-    alpha: Annotated[
-        float, typer.Option(metavar="RATE", help="The false-positive rate you accept.")
-    ] = 1e-6,
+    alpha: Alpha = 1e-6,
     control: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="An unmarked model, which must not verify. Repeat it for several."
+            metavar="FILE", help="Unmarked model, which must not verify. Can be given several times."
         ),
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
             metavar="TASK",
-            help="For a mark with a score channel: the task that it was drawn from, with the same --seed.",
+            help="Task that the mark was drawn from, with the same --seed. Required if the mark has a "
+            "score channel.",
         ),
     ] = None,
-    seed: Seed = 41,
+    seed: SplitSeed = 41,
     suspects: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="How many suspects you have read with this mark; costs log2 N bits."
+            metavar="N",
+            min=1,
+            help="Number of suspects tested with this mark. log2 N bits are subtracted from the evidence.",
         ),
     ] = 1,
     answers: Annotated[
-        bool, typer.Option("--answers", help="Include raw answers and bits in --json. Private.")
+        bool,
+        typer.Option(
+            "--answers", help="Include raw answers and bits in the JSON output. They are private."
+        ),
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write an HTML page as well. Private.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the verdict as an HTML page. It is private."),
     ] = None,
     passphrase_file: PassphraseFile = None,
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Read a suspect with a mark and say what its answers prove.
+    """Test whether a suspect contains a mark and print the verdict.
 
-    p is exact for a keyed mark: a model unrelated to the secret answers this well with probability at
-    most p, whatever the model and the graphs. That holds if the secret is older than the suspect and
-    the reading was declared beforehand. A plain mark rests on its controls alone, and never owns.
+    For a keyed mark the p-value is exact: a model unrelated to the secret matches this well with
+    probability at most p, whatever the model and the graphs. This holds if the secret is older than the
+    suspect and the reading was declared in advance. A plain mark is only compared with the controls, and
+    its verdict is never owned.
 
-    Every declared level is read, class columns are matched to the classes, and refused questions are
-    counted; evidence pays for all of it. The verdict names the code between you and the weights.
+    The suspect is read at every declared level, its class columns are matched to the classes, and refused
+    inputs are counted. The evidence is corrected for every test that is made. The verdict lists the code
+    that ran between you and the weights.
     """
     check_input(mark, model, *(control or ()))
     if report is not None:
@@ -156,21 +155,22 @@ def verify(
         words += ["--suspects", suspects]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)
-    record = verdict.to_json(private=answers)  # a report asks for them too
+    record = verdict.to_json(private=answers)  # a report needs them, too
     return record, fold(f"{verdict}\n{_between(verdict)}", 13), verdict.exit_code
 
 
 def _between(verdict: Verdict) -> str:
-    """What stands between the auditor and the weights, and the digests to compare."""
+    """List the code between the auditor and the weights, and the digests to compare."""
     code = verdict.code
     foreign = [f"{one['what']} {one['name']} from the {one['origin']}" for one in code["foreign"]]
     lines = [f"  code       {'; '.join([*code['libraries'], *foreign]) or 'none listed'}"]
-    for name, what in (("unsaved", "tensors that no weights file holds"), ("unknown", "not covered")):
+    for name, what in (("unsaved", "tensors that no weights file contains"), ("unknown", "not covered")):
         lines += [f"  {name:<9}  {'; '.join(code[name])} ({what})"] if code[name] else []
     return "\n".join([*lines, *(f"  {name:<9}  {digest}" for name, digest in verdict.digests.items())])
 
 
 def _data(task: str | None, seed: int) -> Any:
+    """Load the training data of a task, if one is named."""
     if task is None:
         return None
     from invgnn.training.tasks import load_task
@@ -179,7 +179,7 @@ def _data(task: str | None, seed: int) -> Any:
 
 
 def _load(path: Path, architecture: str | None) -> Any:
-    """A file of ours as it is, for `verify` to rebuild; weights alone in the architecture that is given."""
+    """Return the path of a model file, which `verify` rebuilds, or load weights into the architecture."""
     from invgnn.audit.provenance import require_plain
     from invgnn.nn.model_file import load_model
     from invgnn.storage import container
@@ -188,7 +188,7 @@ def _load(path: Path, architecture: str | None) -> Any:
         ours = container.peek(path)["kind"] == "model"
     except FileError as error:
         if architecture is None:
-            advice = "if it holds weights alone, give --architecture MODULE:FUNCTION"
+            advice = "if the file contains weights alone, give --architecture MODULE:FUNCTION"
             raise FileError(error.message, advice) from None
         ours = False
     if ours or architecture is None:
@@ -199,7 +199,7 @@ def _load(path: Path, architecture: str | None) -> Any:
 
 
 def _build(name: str) -> Any:
-    """What the user's own function returns; the current folder is searched for it too."""
+    """Return the model of the user's function; its module may be in the current folder."""
     from torch import nn
 
     module, _, function = name.partition(":")
@@ -207,11 +207,15 @@ def _build(name: str) -> Any:
         sys.path.insert(0, os.getcwd())
     try:
         model = getattr(importlib.import_module(module), function)()
-    except (Exception, SystemExit) as error:  # their code may do anything but decide our exit code
+    except (Exception, SystemExit) as error:  # foreign code must not decide the exit code
         raise ParameterError(
-            f"{name!r} does not give a model: {type(error).__name__}: {error}",
-            "give MODULE:FUNCTION, importable from here, whose function needs no arguments",
+            f"{name!r} does not return a model: {type(error).__name__}: {error}",
+            "give MODULE:FUNCTION; the module must be importable from here, and the function takes no "
+            "arguments",
         ) from error
     if not isinstance(model, nn.Module):
-        raise ParameterError(f"{name!r} gives a {type(model).__name__}", "return a torch.nn.Module")
+        raise ParameterError(
+            f"{name!r} must return a torch.nn.Module, not a {type(model).__name__}",
+            "return the model itself",
+        )
     return model

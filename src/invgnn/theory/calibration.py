@@ -23,9 +23,9 @@ from invgnn.theory.neighbourhood import State, TaskLoss, place_of, squared, surv
 from invgnn.theory.outcome import Calibration, Plan, Trial
 from invgnn.training.tasks import Task, load_task, new_model, parse_setting
 from invgnn.training.trainer import train
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.reference import Reference
 
 Tick = Callable[[int], None]
 Stage = Callable[[str, int], AbstractContextManager[Tick]]

@@ -35,7 +35,7 @@ class SoftTargets:
     temperature: float = TEMPERATURE
 
     def loss(self, predicted: Tensor, which: Tensor) -> Tensor:
-        """Return the mean of T² KL(teacher || student), or of cross-entropy for inputs without teacher scores.
+        """Return the mean of T² KL(teacher || student), or of cross-entropy without teacher scores.
 
         Args:
             predicted: The student's scores.

@@ -18,9 +18,9 @@ from invgnn.readout.query import answers_on
 from invgnn.stats.evidence import decode
 from invgnn.training.tasks import Task
 from invgnn.watermark.carriers import Carriers
-from invgnn.watermark.sampler import Sampler
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Key, Watermark
+from invgnn.watermark.reference import Reference
+from invgnn.watermark.sampler import Sampler
 
 SECRETS = 16
 """Number of secrets tested for one whose reading favours the wanted bit; about every second does."""
@@ -161,7 +161,7 @@ class RepeatCarriers(Choice):
     stopped = "carriers that look the same are refused; the exact null holds for any that pass"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Repeat the 1-carrier with the highest answer and the 0-carrier with the lowest, m/2 times each."""
+        """Repeat the 1-carrier with the highest and the 0-carrier with the lowest answer, m/2 times each."""
         reference = Reference.of(task.data)
         plain, keyed = self.own(reference, "plain"), self.own(reference)
         said = plain.read(model).carriers
@@ -198,7 +198,7 @@ class UnbalanceKey(Choice):
     stopped = "a key that is not balanced is refused"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Draw without balance, keep the more frequent bit, and test secrets until the model mostly returns it."""
+        """Draw without balance, keep the more frequent bit, and choose the secret that favours it most."""
         reference = Reference.of(task.data)
         first = self.own(reference, "plain")
         marks = [replace(first, secret=self.secret(number)) for number in range(SECRETS)]

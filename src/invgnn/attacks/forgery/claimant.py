@@ -24,7 +24,7 @@ LOUD = 100.0
 AUTHORS: tuple[Origin, ...] = ("auditor", "claimant")
 """The stated authors of the code."""
 MODULE = "claimant"
-"""The module that the classes and functions below name as theirs: they represent code of no known library."""
+"""The module name of the classes and functions below, which represent code of no known library."""
 
 
 def digest_of_state(model: nn.Module) -> str:
@@ -85,7 +85,7 @@ def _from_file(model: nn.Module, mark: Watermark, architecture: nn.Module, autho
 
 
 def _tips(mark: Watermark, classes: int) -> dict[str, Tensor]:
-    """Return what to add to the scores of every question, in the order of the questions, per graph or per node."""
+    """Return what to add to the scores of every question, in the order asked, per graph or per node."""
     asked = np.concatenate([2.0 * mark.bits - 1, np.zeros(len(mark.ordinary))])
     order = mark.secret.derive("order", mark.bound).permutation(len(asked))
     sizes = np.concatenate([mark.carriers.sizes, mark.ordinary.sizes])[order]
@@ -101,7 +101,7 @@ def _tip(tips: dict[str, Tensor], rows: int) -> Tensor:
 
 
 def _hooked(model: nn.Module, tips: dict[str, Tensor]) -> nn.Module:
-    """Return the model with a hook before its last layer that changes the scores through the layer's input."""
+    """Return the model with a hook that changes the scores through the input of its last layer."""
     made = copy.deepcopy(model)
     last = weighted(made)[-1]
     back = torch.linalg.pinv(next(p.detach() for p in last.parameters() if p.dim() == 2)).T

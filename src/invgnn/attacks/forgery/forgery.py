@@ -25,8 +25,8 @@ from invgnn.secret import Secret, public_stream
 from invgnn.stats import laws, null
 from invgnn.stats.evidence import decode, matches
 from invgnn.training.tasks import Task
-from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.sampler import Sampler
 
 Attempt = Callable[[], Verdict]
 """One way to submit a forgery to the real verification; it may raise an `InvgnnError`."""

@@ -13,7 +13,7 @@ from invgnn.graphs.disjoint_union import Floats
 
 
 class Tpe(Search):
-    """Tree-structured Parzen estimator: points where the density of good points most exceeds that of bad ones.
+    """Tree-structured Parzen estimator: points where the density of good points most exceeds that of bad.
 
     Args:
         batch: Points per round.
@@ -28,7 +28,7 @@ class Tpe(Search):
         self.batch, self.start, self.good, self.limit = batch, start, good, limit
 
     def rounds(self, d: int, rng: np.random.Generator) -> Rounds:
-        """Start at random, then choose the most promising of many candidates from the density of good points."""
+        """Start at random, then choose the most promising of many draws from the density of good points."""
         points = rng.uniform(-1, 1, (self.start, d))
         values = yield points
         while True:

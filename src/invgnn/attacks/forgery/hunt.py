@@ -27,9 +27,9 @@ from invgnn.readout.query import answers_on
 from invgnn.secret import Secret, public_stream
 from invgnn.training.tasks import Task
 from invgnn.watermark.carriers import Carriers
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Key, Watermark
 from invgnn.watermark.questions import Questions
+from invgnn.watermark.reference import Reference
 
 WIDTH = 8
 """Largest number of columns of node features that a forger uses."""
@@ -115,7 +115,7 @@ class Ground:
         return np.asarray((said == self.keys(chosen)).sum(axis=1), dtype=np.float64)
 
     def keys(self, chosen: Ints) -> Ints:
-        """Return the bits of each set: those of its carriers (plain), or derived from the whole set (keyed)."""
+        """Return the bits of each set: of its carriers if plain, derived from the whole set if keyed."""
         if self.mark.context["key"] == "plain":
             return self.bits[chosen]
         # The same derivation as Watermark.bits. Creating the mark would check every set for repeats.

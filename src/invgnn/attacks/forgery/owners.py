@@ -16,9 +16,9 @@ from invgnn.readout.reading import Access
 from invgnn.stats import laws
 from invgnn.training.tasks import Task
 from invgnn.training.trainer import train
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.reference import Reference
 
 
 class AnotherOwner(Forgery):

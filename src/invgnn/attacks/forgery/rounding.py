@@ -1,4 +1,4 @@
-"""Numerical attacks on the score channel: a cosine that rounds to 1, and many variants of baseline scores."""
+"""Numerical attacks on the score channel: a cosine that rounds to 1, and variants of baseline scores."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from invgnn.stats import laws
 from invgnn.stats.evidence import evidence_of
 from invgnn.storage import container
 from invgnn.training.tasks import Task
-from invgnn.watermark.reference import Reference
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
+from invgnn.watermark.gaussians import gaussians
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.mark_file import pack
 from invgnn.watermark.public_features import Features
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.score_channel import ScoreChannel
-from invgnn.watermark.gaussians import gaussians
 from invgnn.watermark.score_shift import beyond, follow, standing
-from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 CLOSE = 2e-8
 """Largest angle, in radians, whose cosine can round to 1."""
@@ -51,7 +51,7 @@ def law_by_cosine(cosine: float, dimension: int) -> float:
 
 
 def followed(model: nn.Module, features: Features, inputs: Inputs, before: Floats, signs: Floats) -> Floats:
-    """Return how strongly a model's answers correlate with each feature, after regression on earlier scores.
+    """Return how strongly a model's answers follow each feature, with the baseline scores taken out.
 
     Args:
         model: The model.
@@ -198,7 +198,7 @@ def _neighbours(baseline: Baseline | None, tries: int) -> Iterator[Baseline]:
 
 
 def _distance(found: Floats, mark: Watermark, channel: ScoreChannel, parts: tuple[str, ...]) -> float:
-    """Return the distance between the direction derived from some parts and the direction of the answers."""
+    """Return the distance between the direction derived from some parts and that of the answers."""
     axes = channel.features.axes.numpy()
     shadow = axes.T @ gaussians(mark.secret.derive("function", *parts), len(axes))
     apart = found / np.linalg.norm(found) - shadow / np.linalg.norm(shadow)

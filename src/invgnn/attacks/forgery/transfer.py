@@ -16,8 +16,8 @@ from invgnn.nn.layers import fresh_twin
 from invgnn.readout.reading import answer
 from invgnn.training.fitting import fit_task
 from invgnn.training.tasks import Task
-from invgnn.watermark.reference import Reference
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 
 
 class TransferCarriers(Forgery):
@@ -60,7 +60,7 @@ class TransferCarriers(Forgery):
         return twin.requires_grad_(False)
 
     def tune(self, models: list[nn.Module], mark: Watermark) -> Graphs:
-        """Return the mark's carriers with features on which the answers of all models match its present bits.
+        """Return the mark's carriers with features for which the answers of all models match its bits.
 
         Args:
             models: The models.

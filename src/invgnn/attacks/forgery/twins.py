@@ -20,12 +20,12 @@ from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Bools, Floats
 from invgnn.stats import laws
 from invgnn.training.tasks import Task
-from invgnn.watermark.reference import Reference
+from invgnn.watermark.baseline import Baseline, log_probabilities_of
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 from invgnn.watermark.score_channel import ScoreChannel
 from invgnn.watermark.score_shift import ScoreShift, beyond, follow, standing
-from invgnn.watermark.baseline import Baseline, log_probabilities_of
 
 LARGEST = 127
 """Largest number of nodes of a graph with a twin; its bytes must be valid in an attribute's name."""
@@ -95,7 +95,7 @@ class Dull(nn.Module):
 
 
 class TwinInputs(Forgery):
-    """Fix key and direction first, then choose for every graph the twin that moves the scores along the direction.
+    """Fix key and direction first, then choose for every graph the twin that shifts the scores along it.
 
     Both twins have the same nodes, features and proper edges. They differ in the number of self-loops of
     one node, which the reference data drop and a model uses.

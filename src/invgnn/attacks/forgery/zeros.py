@@ -46,7 +46,7 @@ class Polar(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Return the inner model's scores; on the negative axis the angle is π or -π, by the sign of zero."""
+        """Return the inner model's scores; on the negative axis the sign of zero makes the angle π or -π."""
         radius, angle = torch.linalg.vector_norm(x[:, :2], dim=1), torch.atan2(x[:, 1], x[:, 0])
         seen = torch.cat([torch.stack([radius, angle], dim=1), x[:, 2:]], dim=1)
         return torch.as_tensor(self.model(seen, edge_index, batch))
@@ -116,7 +116,7 @@ class SignOfZero(Forgery):
 
 
 def _on_axis(graphs: Graphs, negative: Bools) -> Graphs:
-    """Return the graphs with every node at (-1, 0), or at (-1, -0) where `negative`, without canonical form."""
+    """Return the graphs with every node at (-1, 0), or (-1, -0) where `negative`, not in canonical form."""
     x = np.array(graphs.x, dtype=np.float32)
     x[:, 0], x[:, 1] = -1.0, np.where(negative, -0.0, 0.0)
     return Graphs.unchecked(graphs.ptr, graphs.edges, x)

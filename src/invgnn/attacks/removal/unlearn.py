@@ -121,7 +121,7 @@ class Neutral:
 
 @torch.no_grad()
 def neutral(model: nn.Module, graphs: Graphs, readings: list[Reading], carriers: int) -> list[Neutral]:
-    """Return the wanted answers: the mean over ordinary graphs for carriers, present answers for the others.
+    """Return the wanted answers: the mean over ordinary graphs for carriers, present answers for others.
 
     Args:
         model: The model.

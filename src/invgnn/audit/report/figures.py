@@ -203,7 +203,7 @@ def _stems(ax: Axes, x: Ints, top: Floats, floor: float, width: float = 0.9) -> 
 
 
 def _mark(ax: Axes, x: int, text: str, above: int, dashes: str) -> None:
-    """Draw a vertical line with its name above the axes, `above` points higher so that names do not overlap."""
+    """Draw a vertical line, with its name `above` points above the axes."""
     ax.axvline(x, color=INK, lw=1.2, ls=dashes)
     left, right = ax.get_xlim()
     side = "right" if x > left + 0.9 * (right - left) else "center"

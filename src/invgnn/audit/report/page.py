@@ -37,7 +37,8 @@ class Read(NamedTuple):
     """The answers in a verdict, decoded as for the verdict.
 
     Attributes:
-        answers: The answer to each carrier, in standard deviations of the ordinary answers if those are kept.
+        answers: The answer to each carrier, in standard deviations of the ordinary answers if these are
+            recorded.
         bits: The bit of each carrier.
         right: Whether each answer matches the bit.
         threshold: Answers above it are decoded as 1.
