@@ -493,7 +493,7 @@ def test_a_knowing_function_goes_through_and_the_verdict_says_so(forged):
     assert "through a forward function given by the verifier" in knowing.says
     verdict = made.attempts[1]()
     assert "knows no bits: function invgnn.attacks.forgery.heads._whisper" in verdict.condition
-    assert "Whoever checks this reads it" in verdict.condition
+    assert "must read that code" in verdict.condition
     assert KnowingForward().unsettled
 
 

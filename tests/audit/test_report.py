@@ -238,7 +238,7 @@ def test_every_number_of_the_verdict_is_there(cases, pages, case):
         "Columns": "class 0 from column" if verdict.columns else "in their order",
         "Queries": f"{verdict.queries} inputs",
         "Refused": f"{verdict.refused['carriers']} of {verdict.m} carriers" if verdict.refused else "none",
-        "Tests": f"{verdict.tests}, subtracted from the evidence" if verdict.tests > 1 else "1",
+        "Tests": f"{verdict.tests} tests, subtracted from the evidence" if verdict.tests > 1 else "1 test ",
         "Controls": f"{len(verdict.controls) or 'none'} ",
     }
     assert {name: cells[name][: len(start)] for name, start in starts.items()} == starts
@@ -301,12 +301,12 @@ def test_suspects_are_told_from_tests(cases, pages):
         "3 suspects were tested with this mark, so the verdict is based on 3 times"
         in Page(pages["rolled"]).text
     )
-    assert "12, subtracted from the evidence 3 suspects × 4 tests each" in Page(pages["rolled"]).text
+    assert "12 tests, subtracted from the evidence 3 suspects × 4 tests each" in Page(pages["rolled"]).text
     assert "divided by the 3 suspects" in Page(pages["rolled"]).text
-    assert "2, subtracted from the evidence 1 suspect × 2 tests (" in Page(pages["owned"]).text
+    assert "2 tests, subtracted from the evidence 1 suspect × 2 tests (" in Page(pages["owned"]).text
     assert cases["not shown"][0].evidence_bits == 0
     assert (
-        f"24, subtracted from the evidence {cases['not shown'][0].suspects} suspect"
+        f"24 tests, subtracted from the evidence {cases['not shown'][0].suspects} suspect"
         in Page(pages["not shown"]).text
     )
 

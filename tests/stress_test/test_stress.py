@@ -190,7 +190,7 @@ def test_rows_with_a_score_channel_come_back_and_are_shown(leaning, web, tmp_pat
         ledger.add(row)
     assert ledger.read() == rows
     assert "score channel" in render(rows)
-    assert "function bits" in _table(rows)
+    assert "score channel bits" in _table(rows)
     assert "score channel" not in render(STORY)
 
 

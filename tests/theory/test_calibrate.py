@@ -158,8 +158,8 @@ def test_words_say_what_embeds(found):
     enough = _words(replace(result, chosen=trial_at(result.control, 1e-4, bits=14)))
     assert "embeds the mark" in enough
     nothing = " ".join(_words(replace(result, trials=result.trials[-1:])).split())
-    assert "No weight tried embeds it" in nothing
-    assert "none of those tried keeps" in nothing
+    assert "No weight tried embeds the mark and keeps the accuracy" in nothing
+    assert "no weight tried keeps the validation accuracy" in nothing
     assert "too little" in _words(replace(result, chosen=trial_at(result.control, 1e-4, bits=8)))
 
 
@@ -183,7 +183,7 @@ def test_the_verb(motifs, monkeypatch):
     ("options", "told"),
     [
         ("--task PROTEINS", "TASK/BACKBONE"),
-        ("--task PROTEINS/GIN --grid a,b", "no list"),
+        ("--task PROTEINS/GIN --grid a,b", "not a list of numbers"),
         ("--task PROTEINS/GIN --grid 0", "above 0"),
         ("--task PROTEINS/GIN --access labels", "no gradient"),
         ("--task PROTEINS/GIN --eps 0", "eps"),

@@ -48,7 +48,16 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
         ptr=torch.from_numpy(graphs.ptr.copy()),
     )
     batch.num_nodes = graphs.num_nodes
+    _make_separable(batch, graphs)
     return batch if like is None else placed(batch, like)
+
+
+def _make_separable(batch: Any, graphs: Graphs) -> None:
+    """Let `to_data_list` and `get_example` work, as on a batch that PyG collated."""
+    nodes, edges = torch.from_numpy(graphs.ptr.copy()), torch.from_numpy(2 * graphs.edge_ptr)
+    batch._num_graphs, batch._num_nodes = len(graphs), graphs.sizes.tolist()
+    batch._slice_dict = {"edge_index": edges} | ({} if graphs.x is None else {"x": nodes})
+    batch._inc_dict = {"edge_index": nodes[:-1], "x": torch.zeros_like(nodes[:-1])}
 
 
 def placed(batch: Any, like: Tensor) -> Any:

@@ -157,9 +157,7 @@ class Results:
             )
         named = set(self.names) <= set(columns)
         if not named or any(_key(row, self.names) != _key(trial, self.names) for row in rows):
-            raise ParameterError(
-                "a row lacks its trial's values", "include the arguments in every row"
-            )
+            raise ParameterError("a row lacks its trial's values", "include the arguments in every row")
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, columns)
         if not self.columns:

@@ -31,18 +31,7 @@ MOST_NODES = 2_000_000
 @dataclass(frozen=True, eq=False)
 class Derived:
     """The fields of a mark and what derives from them. An unsound mark cannot be constructed.
-
-    Attributes:
-        secret: The secret that everything derives from.
-        context: What every derivation is bound to: format, sampler, digest of the data, declared readings.
-        carriers: The carrier graphs.
-        ordinary: Ordinary inputs of the task, asked together with the carriers.
-        scale: The normalisation of the invariant.
-        recipe: The settings of the embedding.
-        rejected: How many candidates were rejected when the carriers were drawn, and why.
-        forward: How to call an unusual model on a PyG batch; not stored in files.
-        baseline: For a mark with a score channel: scores of the model before the mark was embedded.
-        labels: The classes of the ordinary inputs, if they are known.
+    The fields are described in `Watermark`.
     """
 
     secret: Secret

@@ -161,7 +161,7 @@ class RepeatCarriers(Choice):
     stopped = "carriers that look the same are refused; the exact null holds for any that pass"
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
-        """Repeat the 1-carrier with the highest and the 0-carrier with the lowest answer, m/2 times each."""
+        """Repeat the 1-carrier with the highest answer and the 0-carrier with the lowest, m/2 times."""
         reference = Reference.of(task.data)
         plain, keyed = self.own(reference, "plain"), self.own(reference)
         said = plain.read(model).carriers

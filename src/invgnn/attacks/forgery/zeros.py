@@ -46,7 +46,7 @@ class Polar(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Return the inner model's scores; on the negative axis the sign of zero makes the angle π or -π."""
+        """Return the inner model's scores; on the negative axis the angle is ±π, by the sign of zero."""
         radius, angle = torch.linalg.vector_norm(x[:, :2], dim=1), torch.atan2(x[:, 1], x[:, 0])
         seen = torch.cat([torch.stack([radius, angle], dim=1), x[:, 2:]], dim=1)
         return torch.as_tensor(self.model(seen, edge_index, batch))
