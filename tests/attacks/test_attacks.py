@@ -1,4 +1,4 @@
-"""Every attack: blind to the owner's mark, the original untouched, and as much as it says."""
+"""Every attack works without the owner's mark and leaves the original unchanged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ SERVED = [attack for attack in ATTACKS if isinstance(attack, Serving)]
 
 @pytest.fixture(params=["graph", "node"])
 def both(request, motifs, web):
-    """Each test once on a few graphs and once on the nodes of a graph."""
+    """Run each test on a few graphs and on the nodes of one graph."""
     part = torch.arange(100)
     few = replace(motifs, graphs=motifs.graphs[:100], train=part[:80], val=part[80:90], test=part[90:])
     return {"graph": few, "node": web}[request.param]
@@ -91,7 +91,7 @@ def small(task, backbone="GIN", seed=0):
 
 
 def changed(before, after):
-    """Names of the parameters and buffers that differ."""
+    """Return the names of the parameters and buffers that differ."""
     return {
         name for name, value in before.state_dict().items() if not value.equal(after.state_dict()[name])
     }
@@ -136,7 +136,7 @@ OWNERS = ("Watermark", "Secret", "Carriers", "Graphs", "Answers", "Verdict", "bi
 
 @pytest.mark.parametrize("kind", sorted(kinds(), key=str), ids=lambda kind: kind.__name__)
 def test_no_attack_can_be_given_the_owners_mark(kind):
-    """A stolen model and the task go in; settings of its own name nothing that an owner has."""
+    """An attack takes a stolen model and a task, and none of its settings refers to the owner."""
     assert list(inspect.signature(kind.apply).parameters) == ["self", "model", "task"]
     assert "__call__" not in vars(kind)
     for setting in inspect.signature(kind.__init__).parameters.values():
@@ -164,7 +164,7 @@ def test_names_tell_attacks_and_edits_apart():
 
 
 def test_scrubbing_finds_the_channel_that_sleeps_on_task_inputs(web):
-    """A trigger's channel has the largest weights of all, and no task input ever wakes it."""
+    """The channel of a trigger has the largest weights, and no task input activates it."""
     model = new_model(web, "GCN", 0, hidden_channels=8)
     with torch.no_grad():
         model.convs[0].lin.weight[3].fill_(50)
@@ -282,7 +282,7 @@ def test_overwriting_embeds_the_thiefs_mark(web):
 
 
 def test_what_unlearning_asks_for(web, draw):
-    """Carriers are to say the mean of the ordinary inputs, and those what they say; against numpy."""
+    """Wanted answers are the mean of ordinary inputs for carriers, and unchanged for the others."""
     model, mark = new_model(web, "GCN", 0, hidden_channels=8).train(), draw("node")
     graphs, readings = (
         Graphs.concat([mark.carriers, mark.ordinary]),
@@ -328,7 +328,7 @@ def test_unlearning_comes_closer_to_it_than_fine_tuning(web):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Which inputs the teacher of the last extraction was asked about."""
+    """Record the inputs that the last extraction sent to its teacher."""
     seen = []
 
     def watched(teacher, task, share, **options):
@@ -360,7 +360,7 @@ def test_extraction_uses_the_stated_share_and_no_label(share, replies, both, ask
 
 
 def test_only_answers_leave_the_api(web):
-    """A teacher whose hidden units were shuffled gives the same answers, and so the same student."""
+    """A teacher with shuffled hidden units returns the same answers, and gives the same student."""
     teacher = new_model(web, "GCN", 0, hidden_channels=8)
     students = [Extract(1.0, "labels", epochs=3)(t, web) for t in (teacher, PermuteUnits()(teacher, web))]
     assert not changed(*students)
@@ -413,7 +413,7 @@ def test_what_is_blurred(both):
 
 
 def test_temperature_changes_no_order(motifs, draw):
-    """Of two classes, the projection is one log-odds, and ranks see its order alone."""
+    """With two classes the projection is one log-odds, and ranks depend on its order alone."""
     model, mark = small(motifs), draw(access="logits")
     plain, warm = (mark.read(net) for net in (model, Serve(temperature=10)(model, motifs).serve))
     assert mark.evidence(warm).log_p == pytest.approx(mark.evidence(plain).log_p)
@@ -468,7 +468,7 @@ def test_what_the_forms_send():
 
 
 def coloured(motifs, classes):
-    """A task that is easy: every second node of a graph has the colour of its class."""
+    """Return an easy task: every second node of a graph has the colour of its class."""
     rng, graphs = np.random.default_rng(classes), []
     for number, graph in enumerate(motifs.graphs):
         twin, nodes, y = copy.copy(graph), int(graph.num_nodes), number % classes
@@ -480,11 +480,11 @@ def coloured(motifs, classes):
 
 @pytest.fixture(scope="module", params=[2, 4])
 def marked(request, motifs):
-    """A task with so many classes, a mark, and a model that was taught it.
+    """Return a task with this number of classes, a mark, and a model in which it is embedded.
 
-    Neighbouring classes lie on opposite sides of this secret's direction: columns in another order show
-    nothing of the mark. Eighty epochs teach all 32 bits, however a processor rounds; many more would teach
-    probabilities below the least that is read.
+    Neighbouring classes lie on opposite sides of this secret's direction, so columns in another order
+    do not show the mark. Eighty epochs embed all 32 bits, whatever the rounding of the processor; many more would
+    give probabilities below the smallest that is read.
     """
     task = coloured(motifs, request.param)
     mark = Watermark.draw(Secret(b"n" * 32), task.data, m=32)
@@ -500,7 +500,7 @@ def bits(suspect, mark):
 
 
 def unaligned_bits(serve, mark, classes):
-    """As marks were read once: the first columns as they come."""
+    """Read a mark in the former way, from the first columns by position."""
     order, log_probabilities = mark._order, mark.ask(serve).logs[:, :classes].numpy()
     said = np.empty(len(order))
     said[order] = log_probabilities @ mark.direction("logits", classes).numpy()
@@ -524,7 +524,7 @@ def test_a_form_takes_at_most_the_bit_that_finding_it_costs(marked):
 
 
 def test_a_reader_who_takes_columns_as_they_come_is_fooled(marked):
-    """What the forms are for; if this fails, they test nothing."""
+    """The forms hide the mark from the former reading; otherwise they would test nothing."""
     task, mark, model = marked
     classes = task.num_classes
     plain = Format("log-probabilities")(model, task).serve
@@ -549,7 +549,7 @@ def test_an_idle_unit_takes_no_evidence(marked):
 
 @pytest.fixture(scope="module")
 def guarded(motifs):
-    """A task, a model, an endpoint that knows carriers, and the owner's mark, which it does not."""
+    """Return a task, a model, an endpoint with a detector of carriers, and the owner's mark."""
     task = coloured(motifs, 2)
     model = new_model(task, "GIN", 0, hidden_channels=16)
     endpoint = Refuse("NaN", m=8, epochs=10)(model, task)
@@ -602,7 +602,7 @@ def test_a_constant_counts_as_a_refusal(guarded):
 
 
 def test_who_refuses_nodes_refuses_their_graphs(web, draw):
-    """A node task: rows are nodes, and its one graph, far larger than a carrier, is always answered."""
+    """In a node task rows are nodes, and its one graph, far larger than a carrier, is never refused."""
     model, mark = new_model(web, "GCN", 0, hidden_channels=8), draw("node", m=32)
     endpoint = Refuse("NaN", m=8, epochs=3)(model, web)
     detector, batch = endpoint._guard[0], to_batch(mark.carriers)

@@ -1,4 +1,4 @@
-"""Every edit: the original untouched, something changed, and as much as it says."""
+"""Every edit leaves the original unchanged and makes exactly the change that it declares."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class OwnModel(nn.Module):
 
 @pytest.fixture(params=["graph", "node"])
 def both(request, motifs, web):
-    """Each test once on a few graphs and once on the nodes of a graph."""
+    """Run each test on a few graphs and on the nodes of one graph."""
     part = torch.arange(40)
     few = replace(motifs, graphs=motifs.graphs[:40], train=part[:24], val=part[24:32], test=part[32:])
     return {"graph": few, "node": web}[request.param]
 
 
 def small(task, backbone="GIN", seed=0, lively=True):
-    """A small model whose norms hold statistics and weights as training leaves them: no zeros and ones."""
+    """Return a small model whose norms have statistics and weights as after training."""
     model = new_model(task, backbone, seed, hidden_channels=8)
     rng = np.random.default_rng(seed)
     with torch.no_grad():
@@ -94,7 +94,7 @@ def small(task, backbone="GIN", seed=0, lively=True):
 
 
 def changed(before, after):
-    """Names of the parameters and buffers that differ."""
+    """Return the names of the parameters and buffers that differ."""
     return {
         name for name, value in before.state_dict().items() if not value.equal(after.state_dict()[name])
     }
@@ -283,7 +283,7 @@ def test_an_idle_unit_more_is_the_same_function_and_fits_into_a_file(backbone, b
 
 
 class Stack(nn.Module):
-    """A user's stack of layers, of which one is called twice."""
+    """A user's stack of layers in which one layer is called twice."""
 
     def __init__(self, features, norm=nn.BatchNorm1d):
         super().__init__()
@@ -347,7 +347,7 @@ def test_units_of_a_users_own_stack(both):
 
 
 class Skip(OwnModel):
-    """The input of a layer goes past it."""
+    """A model with a skip connection."""
 
     def __init__(self):
         super().__init__()
@@ -483,7 +483,7 @@ def probabilities(model, task):
 
 
 def test_a_student_agrees_with_its_teacher_more_than_strangers_do(web):
-    """Unseen nodes; strangers have the same data, architecture and training."""
+    """Compared on unseen nodes; independent models have the same data, architecture and training."""
     teacher = new_model(web, "GCN", 0, hidden_channels=16)
     train(teacher, web, epochs=40)
     taught, unseen = probabilities(teacher, web), web.test.numpy()
@@ -561,7 +561,7 @@ def test_students_of_other_shapes(backbone, both):
         assert half.architecture == {**model.architecture, "hidden_channels": 4}
 
 
-def test_a_student_of_ones_own_is_not_taught_twice(web):
+def test_a_student_of_ones_own_is_not_trained_twice(web):
     mine = small(web, "GCN")
     edit = Distil(lambda task: mine, epochs=1)
     before = copy.deepcopy(mine)
@@ -617,7 +617,7 @@ def fails():
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Puts a package with entry points where Python finds it, as pip would."""
+    """Install a package with entry points, as pip would."""
 
     def installed(**points):
         (tmp_path / "offering.py").write_text(PLUGIN)

@@ -1,4 +1,4 @@
-"""Every forgery fools the naive check it is aimed at, and gets nowhere with the real one."""
+"""Every forgery passes the naive check that it targets and fails the real verification."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ from invgnn.watermark.reference import Reference
 from invgnn.watermark.score_shift import ScoreShift
 
 SLACK = 12
-"""Bits that chance may add to log2 of what was tried: it does so once in 4,096 forgeries."""
+"""Bits by which chance may exceed log2 of the number of tests, once in 4,096 forgeries."""
 
 SEARCHES = [Random(), Evolution(), Cma(), Tpe(), Gp()]
 FORGERIES = [
@@ -106,7 +106,7 @@ FORGERIES = [
 
 @pytest.fixture(scope="module")
 def coloured(motifs):
-    """The motifs with colours that give the class away, so that models learn it at once and alike."""
+    """Return the motifs with colours that determine the class, so that all models learn it quickly."""
     rng, graphs = np.random.default_rng(0), []
     for graph in motifs.graphs:
         share = np.array([0.55, 0.15, 0.15, 0.15])[:: 1 if int(graph.y) else -1]
@@ -117,7 +117,7 @@ def coloured(motifs):
 
 @pytest.fixture(scope="module")
 def models(coloured):
-    """A model nobody marked, and one that another owner taught to perceive λ₂."""
+    """Return an unmarked model, and one in which another owner embedded a mark that perceives λ₂."""
     unmarked, perceiving = (new_model(coloured, "GIN", 0, hidden_channels=16) for _ in range(2))
     train(unmarked, coloured, epochs=5)
     with seeded(0):
@@ -131,7 +131,7 @@ def models(coloured):
 
 @pytest.fixture(scope="module")
 def forged(models, coloured):
-    """What each forgery makes of its model, made once."""
+    """Return a function that makes each forgery once."""
     held = {}
 
     def make(forgery):
@@ -145,7 +145,7 @@ def forged(models, coloured):
 
 @pytest.fixture(scope="module")
 def owned(coloured):
-    """An owner's mark, read at the embedding, and the model that was taught it."""
+    """Return an owner's mark, read at the embedding, and the model in which it is embedded."""
     mark = Watermark.draw(Secret(bytes([7] * 32)), coloured.data, m=64, access="embedding")
     model = new_model(coloured, "GIN", 3, hidden_channels=16)
     train(model, coloured, mark, epochs=30)
@@ -241,7 +241,7 @@ def test_the_naive_check_counts_and_believes_in_fair_coins(half, data):
 
 
 def bowl(points):
-    """Highest, 0, at a point off the middle; ten times steeper in every further dimension or so."""
+    """A function with maximum 0 off the centre, steeper in every further dimension."""
     d = points.shape[1]
     return -(np.logspace(0, 1, d) * (points - np.linspace(-0.5, 0.7, d)) ** 2).sum(1)
 
@@ -596,7 +596,7 @@ def test_signs_of_zero_change_answers_and_no_bits(forged, coloured):
 
 
 class _Seeing(nn.Module):
-    """Keeps what it is shown."""
+    """A model that records its inputs."""
 
     def __init__(self, shown):
         super().__init__()
@@ -657,9 +657,9 @@ def test_the_law_of_a_distance_never_claims_more_than_the_old_one(dimension, ang
 def test_a_plane_has_no_law_at_all():
     with pytest.raises(ParameterError, match="dimension is 2"):
         laws.log_p_chord(1e-8, 2)
-    lean = ScoreShift(cosine=1.0, within=1.0, chord=0.0, chord_within=0.0, dimension=2, inputs=100)
+    shift = ScoreShift(cosine=1.0, within=1.0, chord=0.0, chord_within=0.0, dimension=2, inputs=100)
     with pytest.raises(ParameterError, match="dimension is 2"):
-        lean.bits()
+        shift.bits()
 
 
 def test_ground_scores_gain_what_was_tried_and_no_more(forged):
@@ -668,7 +668,7 @@ def test_ground_scores_gain_what_was_tried_and_no_more(forged):
     assert outcome.bits <= made.naive.bits + 0.1  # two ways to measure, paid for with one bit
 
 
-def test_every_last_digit_of_a_remembered_score_draws_key_and_direction_anew(models, coloured):
+def test_every_last_digit_of_a_baseline_score_gives_a_new_key_and_direction(models, coloured):
     mark = Watermark.draw(Secret(bytes(32)), coloured.data, m=32, access="logits", score_channel=16)
     mark = mark.with_baseline(models["unmarked"], coloured.data)
     scores = np.array(mark.baseline.scores)
@@ -685,7 +685,7 @@ def test_every_last_digit_of_a_remembered_score_draws_key_and_direction_anew(mod
 
 
 class _Scribbler(nn.Module):
-    """Answers like a model, and writes into everything it is given."""
+    """A suspect that answers like a model and overwrites all of its inputs."""
 
     def __init__(self, model):
         super().__init__()

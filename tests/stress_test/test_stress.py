@@ -1,4 +1,4 @@
-"""A stress test: rows that agree with reading by hand, a file to go on with, and an honest page."""
+"""Stress tests: rows agree with separate readings, a run can be resumed, and the page is complete."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_wiped_head_hides_nothing_from_the_embedding(rows):
 
 
 class Spoil(Edit):
-    """Scores that are no numbers, and a message over two lines."""
+    """An edit whose model returns NaN, which causes an error message of two lines."""
 
     def apply(self, model, task):
         with torch.no_grad():
@@ -148,8 +148,8 @@ def test_everything_there_is_and_what_is_quick():
 
 
 @pytest.fixture(scope="module")
-def leaning(web):
-    """A marked model with both channels, its mark, and rows of a stress test."""
+def shifted(web):
+    """Return a model marked in both channels, its mark, and the rows of a stress test."""
     model = new_model(web, "GCN", 0, hidden_channels=16)
     train(model, web, epochs=20)
     access = ("embedding", "logits", "labels")
@@ -160,8 +160,8 @@ def leaning(web):
     return model, mark, list(stress(model, mark, web, [Prune(0.5), Serve(digits=2)]))
 
 
-def test_both_channels_count_as_in_a_verdict(leaning, web):
-    model, mark, rows = leaning
+def test_both_channels_count_as_in_a_verdict(shifted, web):
+    model, mark, rows = shifted
     for row, net in zip(rows, (model, Prune(0.5)(model, web)), strict=False):
         for access in ("embedding", "logits", "labels"):
             verdict = verify(net, mark, access=access, data=web.data)
@@ -172,10 +172,10 @@ def test_both_channels_count_as_in_a_verdict(leaning, web):
                 max(0, verdict.channels["score_channel"]["evidence_bits"] - math.log2(ways))
             )
             if level is not None:
-                lean = -verdict.channels["score_channel"]["evidence_bits"] * math.log(2)
-                paid = laws.log_p_channels([min(0, level.log_p + math.log(3)), lean])
+                shift = -verdict.channels["score_channel"]["evidence_bits"] * math.log(2)
+                paid = laws.log_p_channels([min(0, level.log_p + math.log(3)), shift])
                 assert verdict.evidence_bits == pytest.approx(-paid / math.log(2))
-                alone = laws.log_p_channels([level.log_p, lean])
+                alone = laws.log_p_channels([level.log_p, shift])
                 assert row.at(access).evidence == pytest.approx(-alone / math.log(2))
     assert rows[0].at("logits").evidence != mark.evidence(mark.read(model, "logits")).bits()
     assert (
@@ -183,8 +183,8 @@ def test_both_channels_count_as_in_a_verdict(leaning, web):
     )  # an endpoint is asked about the task's inputs as well
 
 
-def test_rows_with_a_score_channel_come_back_and_are_shown(leaning, web, tmp_path):
-    model, mark, rows = leaning
+def test_rows_with_a_score_channel_come_back_and_are_shown(shifted, web, tmp_path):
+    model, mark, rows = shifted
     ledger = StressTable(tmp_path / "rows.csv", model, mark, web)
     for row in rows:
         ledger.add(row)
@@ -194,8 +194,8 @@ def test_rows_with_a_score_channel_come_back_and_are_shown(leaning, web, tmp_pat
     assert "score channel" not in render(STORY)
 
 
-def test_a_channel_that_remembers_nothing_is_refused(leaning, web):
-    model, mark, _ = leaning
+def test_a_channel_without_baseline_scores_is_refused(shifted, web):
+    model, mark, _ = shifted
     with pytest.raises(ParameterError, match="no baseline scores"):
         next(stress(model, replace(mark, baseline=None), web, []))
 

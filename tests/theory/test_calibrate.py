@@ -1,4 +1,4 @@
-"""Calibration end to end: small, and against what can be computed beside it."""
+"""Calibration end to end on a small task, compared with independent computations."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def trial_at(template, beta, *, inside=True, val_acc=0.9, bits=0.0):
 
 
 def choose(found, seen, control_inside, retries=3):
-    """`reduced` with trials of which only those up to beta 0.3 stay inside."""
+    """Run `reduced` with trials that stay inside the neighbourhood only up to beta 0.3."""
 
     def trial(beta, tick):
         seen.append(beta)
@@ -127,7 +127,7 @@ def test_no_weight_is_halved_where_training_leaves_by_itself(found):
 
 
 def graded(result):
-    """Four weights: one keeps accuracy only, two embed as well, one embeds and costs accuracy."""
+    """Return four trials: one keeps accuracy only, two also embed, one embeds and loses accuracy."""
     base, figures = result.control, [(0.01, 0.9, 0), (0.1, 0.89, 14), (1.0, 0.885, 20), (10.0, 0.5, 20)]
     trials = tuple(trial_at(base, beta, val_acc=acc, bits=bits) for beta, acc, bits in figures)
     return replace(result, control=trial_at(base, 0.0), trials=trials, chosen=trial_at(base, 1e-4))

@@ -1,4 +1,4 @@
-"""The figures quoted in docs/explanation/theory.md, computed anew."""
+"""Recompute the numbers quoted in docs/explanation/theory.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_smallest_sizes():
 
 
 def raised(number):
-    """A small number as the page writes it."""
+    """Format a small number as on the page."""
     mantissa, exponent = f"{number:.1e}".split("e")
     return f"{mantissa}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 

@@ -1,4 +1,4 @@
-"""The distance of independently drawn keys: every key up to m = 12, scipy, and the keys drawn here."""
+"""Distances of independent keys, compared with enumeration up to m = 12, SciPy and drawn keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = 0.3
 
 
 def quota_probability(key, p):
-    """How likely a key is that is drawn bit by bit until each value has filled its half."""
+    """Return the probability of a key whose bits are drawn one by one, each value m/2 times."""
     left, likely = [len(key) // 2] * 2, 1.0
     for bit in key:
         likely *= (p if bit else 1 - p) if all(left) else 1.0

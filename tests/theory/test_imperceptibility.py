@@ -1,4 +1,4 @@
-"""Theorem 1: the constants against closed forms, the bound against losses whose minima are known."""
+"""Theorem 1: constants compared with closed forms, the bound with losses of known minima."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_envelope_is_the_least_eigenvalue_and_the_regression_is_above_it(eig
 
 
 def test_a_regression_is_no_bound():
-    """Half of the points lie below a line: the confidence of its slope says nothing about the worst."""
+    """Half of the points lie below a line: the confidence of its slope does not bound the worst."""
     eigenvalues = np.array([1.0, 100.0])
     points = np.random.default_rng(1).normal(size=(200, 2))
     points = np.concatenate([points, [[1, 0], [0, 0]]])

@@ -1,4 +1,4 @@
-"""ρ₀ and what it cannot say: the bank against networkx, the corrections against SciPy, the rest exactly."""
+"""ρ₀ and its limits: the bank compared with networkx, the corrections with SciPy, the rest exactly."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_correlations_of_carriers_agree_with_scipy(table):
 
 @given(arrays(np.float64, 20, elements=st.floats(-10, 10), unique=True))
 def test_one_statistic_over_all_pairs_says_nothing(values):
-    """Whatever the data, the correlation over all ordered pairs is -1 / (m - 1)."""
+    """The correlation over all ordered pairs is -1 / (m - 1) for any data."""
     first, second = np.nonzero(~np.eye(20, dtype=bool))
     assert pearsonr(values[first], values[second]).statistic == pytest.approx(-1 / 19, abs=1e-9)
     assert 1 / 127 > 7.6e-4  # so the paper's figure is not this one
@@ -183,7 +183,7 @@ def test_a_twin_among_the_carriers_is_found():
 
 
 def test_the_lag_test_is_exact_and_sees_a_trend():
-    """Under exchangeable carriers p is at most u with probability u at most, for every series."""
+    """For exchangeable carriers Pr[p <= u] <= u, for every series."""
     rng = np.random.default_rng(2)
     few = [
         rho.lag_maximum(rho.standard_columns(rng.exponential(size=(32, 2))), rng, 19).p for _ in range(300)

@@ -1,4 +1,4 @@
-"""Set Cover and WM-Remove against brute force over all small instances; the monotone head."""
+"""Set Cover and WM-Remove, compared with brute force over all small instances; the monotone head."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from invgnn.theory.removal import Removal, change_of, cover_of, of_head, reduce_
 
 
 def every(m, d):
-    """All set-cover instances with m elements and d sets, order and repeats included."""
+    """Return all set-cover instances with m elements and d sets, with order and repeats."""
     return np.array(list(product(range(2**m), repeat=d)))
 
 
 def unordered(m, d):
-    """All of them once, whatever the order of the sets."""
+    """Return the same instances, each once for all orders of its sets."""
     return np.unique(np.sort(every(m, d)), axis=0)
 
 
 def covered_by_subset(masks):
-    """How many elements each of the 2^d families covers [N, 2^d], and how many sets it has [2^d]."""
+    """Return the elements covered by each of the 2^d families [N, 2^d], and its number of sets [2^d]."""
     n, d = masks.shape
     unions = np.zeros((n, 2**d), dtype=np.int64)
     for family in range(1, 2**d):
@@ -48,7 +48,7 @@ def covered_by_subset(masks):
 
 
 def least_by_enumeration(masks, demand):
-    """The fewest sets that cover `demand` elements, d + 1 where none do."""
+    """Return the smallest number of sets that cover `demand` elements, d + 1 if none do."""
     covered, count = covered_by_subset(masks)
     return np.where(covered >= demand, count, masks.shape[1] + 1).min(axis=1)
 
@@ -163,7 +163,7 @@ def test_effort_is_measured_for_every_solver():
 
 
 def check_reduction(m, masks, amplitude):
-    """Every family of every instance: it covers n elements iff its change flips n bits."""
+    """For every family of every instance: it covers n elements iff its change flips n bits."""
     d = masks.shape[1]
     families = (np.arange(2**d)[:, None] >> np.arange(d)) & 1
     covered, _ = covered_by_subset(masks)
@@ -285,7 +285,7 @@ def test_mixed_keys_against_a_grid_of_changes(seed, tau):
 
 @pytest.fixture(scope="module")
 def head_instance():
-    """A head whose bits fit a balanced key of 16, on embeddings as a ReLU leaves them."""
+    """Return a head whose bits match a balanced key of 16, on non-negative embeddings."""
     rng = np.random.default_rng(3)
     embeddings = np.maximum(rng.normal(0.5, 1, size=(16, 4)), 0)
     head = PerceptionHead(4, nu=2.0)
@@ -316,7 +316,7 @@ def test_one_bias_removes_what_flipping_all_bits_does_not(head_instance):
     assert theorem.changed > 1
     assert theorem.matches == 0
     assert theorem.gap == thief.gap == 0
-    assert not theorem.checked  # the reach is an assumption nobody looked at
+    assert not theorem.checked  # the reach is an assumption that was not checked
 
 
 def test_a_mark_already_gone_costs_nothing():

@@ -1,4 +1,4 @@
-"""Margins, certificates and budgets against brute force, exact laws and the paper's own figures."""
+"""Margins, certificates and budgets, compared with brute force, exact laws and the paper's figures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEVELS = [0.2, 0.4, 0.5, 0.9]
 
 @st.composite
 def drifted(draw):
-    """Answers, a balanced key, a drift, answers that drifted no further; on a grid, so that ties occur."""
+    """Draw answers, a balanced key, a drift, and drifted answers, on a grid so that ties occur."""
     m, size = draw(st.sampled_from([8, 10, 16, 24])), draw(st.integers(0, 6))
     steps = st.integers(0, 16)
     s = np.array(draw(st.lists(steps, min_size=m, max_size=m))) / 16
@@ -217,7 +217,7 @@ def test_without_jitter_nothing_is_missed():
 
 
 class Said(nn.Module):
-    """A model that is nothing but its answers."""
+    """A model whose only parameters are its answers."""
 
     def __init__(self, *answers):
         super().__init__()
@@ -363,7 +363,7 @@ def test_distance(motifs):
     ("m", "slack", "eps", "r"), [(24, 0.45, eps_err(24, 1e-6), 0.4), (128, -0.1, 0.9, 0.05)]
 )
 def test_no_bound_on_misses_where_there_is_none(m, slack, eps, r):
-    """More matches asked for than carriers, or bits that are wrong before any jitter."""
+    """The threshold exceeds the number of carriers, or bits are wrong before any jitter."""
     assert beta_fn_bound(m, slack, eps, r).value == 1.0
 
 

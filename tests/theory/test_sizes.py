@@ -1,4 +1,4 @@
-"""Thresholds, sizes and intervals: the errata's figures to the digit, scipy as oracle."""
+"""Thresholds, sizes and intervals, compared with SciPy and with the numbers in the errata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates under weight noise: closed forms, exact enumeration, and adversaries inside the radius."""
+"""Certificates under weight noise: closed forms, exact enumeration, and attacks inside the radius."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIGMA, DRAWS = 0.5, 1500
 
 
 class Linear(nn.Module):
-    """Says w·x >= 0 on fixed inputs: under Gaussian noise its bits have a closed form."""
+    """A model that returns w·x >= 0 on fixed inputs: its bits under noise have a closed form."""
 
     def __init__(self, w):
         super().__init__()
@@ -53,7 +53,7 @@ def linear():
 
 @pytest.fixture(scope="module")
 def marked(motifs, draw):
-    """A small model that learnt nothing but the mark."""
+    """Return a small model that is trained on the mark alone."""
     mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=16).eval()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(200):
@@ -173,7 +173,7 @@ def test_no_draw_right_is_no_radius():
 
 @pytest.mark.parametrize("draws", [1, 2, 7, 10])
 def test_the_median_is_valid_by_enumeration(draws):
-    # One innocent suspect, its answers under noise fixed: all 70 balanced keys are equally likely.
+    # One independent suspect with fixed answers under noise: all 70 balanced keys are equally likely.
     answers = rng(draws).normal(size=8) + 0.3 * rng(1).normal(size=(draws, 8))
     found = np.array(
         [
@@ -211,7 +211,7 @@ def test_a_known_law_of_evidence_gives_its_true_radius():
 
 
 def moved(model, direction, noise, radius):
-    """A copy, moved along a direction until the noise's norm of the change is the radius."""
+    """Return a copy moved along a direction by the radius, in the norm of the noise."""
     twin, size = copy.deepcopy(model), radius / noise.norm(direction)
     with torch.no_grad():
         for name, p in twin.named_parameters():
@@ -220,7 +220,7 @@ def moved(model, direction, noise, radius):
 
 
 def directions(model, mark, noise):
-    """At random, and uphill on the mark's loss, the steepest there is in the noise's norm."""
+    """Yield a random direction, and the steepest ascent of the mark's loss in the norm of the noise."""
     source = torch.Generator().manual_seed(0)
     yield {name: torch.randn(p.shape, generator=source) for name, p in model.named_parameters()}
     weights = dict(model.named_parameters())
@@ -281,7 +281,7 @@ def test_bits_are_told_from_the_models_own_ordinary_answers(marked):
 
 
 class Brittle(nn.Module):
-    """A model whose scores are NaN as soon as one parameter of it, a fuse, is above one half."""
+    """A model whose scores are NaN if one of its parameters, `fuse`, is above one half."""
 
     def __init__(self, model, fuse=0.0):
         super().__init__()
@@ -294,7 +294,7 @@ class Brittle(nn.Module):
 
 @pytest.fixture(scope="module")
 def brittle(marked, draw):
-    """Noise that blows the fuse in one draw of six or so, and hardly touches anything else."""
+    """Return noise that makes about one draw in six unreadable and hardly changes anything else."""
     model, _, noise = marked
     scales = {f"model.{name}": 1e-6 * scale for name, scale in noise.scales.items()} | {"fuse": 1.0}
     return Brittle(model), draw(access="logits"), Noise(0.5, scales)
@@ -332,7 +332,7 @@ def test_an_unreadable_draw_votes_against_every_bit(brittle):
     least = stats.binomtest(most, 40, alternative="greater").proportion_ci(level, "exact").low
     away = stats.norm.ppf(least) - stats.norm.ppf(share_for_majority(200, 1e-3 / 16))
     assert found.radii.max() == pytest.approx(noise.sigma * away)
-    # Where most draws cannot be read every bit is 0: the key is not looked at.
+    # If most draws cannot be read, every bit is 0, whatever the key.
     silent = count_votes([None] * 30 + [*told[:10]], 16)
     assert not (2 * silent.ones > silent.draws).any()
     assert weigh_votes(mark, silent).matches == 8

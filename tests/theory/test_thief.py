@@ -1,4 +1,4 @@
-"""The thief with the key: what he reports is what he did, and nothing else moved."""
+"""The attack with the key: its report is correct, and no other parameter changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALPHA = 1e-2
 
 @pytest.fixture(scope="module", params=["graph", "node"])
 def victim(request, motifs, web, draw):
-    """A small model that learnt a little of its task and then all of its mark."""
+    """Return a small model trained briefly on its task and then on its mark alone."""
     task, mark = {"graph": motifs, "node": web}[request.param], draw(request.param)
     model = new_model(task, "GCN", 0, hidden_channels=16)
     train(model, task, epochs=3 if request.param == "graph" else 30)
@@ -51,7 +51,7 @@ def test_the_thief_reports_what_is_left(victim, unchanged):
     assert found.share == found.changed / found.parameters
     assert f"{found.changed} of {found.parameters} parameters" in str(found)
     assert not found.checked  # an upper bound: nobody knows that fewer would not do
-    seldom = mark.replace(recipe=Recipe(every=2, ratio=0.3))  # how it was taught does not matter to him
+    seldom = mark.replace(recipe=Recipe(every=2, ratio=0.3))  # the recipe does not matter to the attack
     assert steal(model, seldom, task, alpha=ALPHA, steps=30) == found
 
 
@@ -134,7 +134,7 @@ def test_senseless_requests(victim):
 
 
 def test_where_nothing_shows_nothing_needs_to_change(motifs, draw):
-    """At a level that no evidence reaches, the thief is safe before he starts."""
+    """At a level that no evidence reaches, no parameter has to change."""
     model = new_model(motifs, "GCN", 0, hidden_channels=16)
     found = steal(model, draw("graph"), motifs, goal="evidence", alpha=1e-30, steps=1)
     assert (found.found, found.changed) == (True, 0)

@@ -1,4 +1,4 @@
-"""p_min, the pooled null, and cross-owner scores against enumeration and scipy."""
+"""p_min, the pooled null, and cross-owner scores, compared with enumeration and SciPy."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_senseless_requests_are_refused(call):
 
 
 def perceiving(batch):
-    """A model that was never marked and is confident where lambda2 is large."""
+    """An unmarked model whose confidence increases with lambda2."""
     graphs = nx.Graph()
     graphs.add_nodes_from(range(batch.num_nodes))
     graphs.add_edges_from(batch.edge_index.T.tolist())

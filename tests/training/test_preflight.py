@@ -1,4 +1,4 @@
-"""What marking will cost, said beforehand."""
+"""The estimate of the cost of embedding a mark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_pilot_leaves_the_model_alone_and_counts_its_epochs(motifs, web, draw,
 
 
 def test_longer_pilots_learn_more(motifs, draw):
-    """The figure is a reading of a model trained with the mark, not a constant."""
+    """The evidence is read from a model trained with the mark and is not a constant."""
     mark, model = draw(m=16), new_model(motifs, "GIN", 0)
     short, long = (preflight(model, motifs, mark, epochs=n).bits["embedding"] for n in (10, 80))
     assert long > short

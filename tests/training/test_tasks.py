@@ -1,4 +1,4 @@
-"""Tasks: generated ones repeat, real ones have their sizes, and shared data are only read."""
+"""Tasks: generated tasks are reproducible, data sets have the right size, shared data are only read."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_real_data_have_their_sizes(task, name):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_real_data_have_both_directions(task, name):
-    """Warnings are errors here: none of these data sets loses a direction as a reference."""
+    """Warnings are errors here: no data set triggers the warning about one-way edges."""
     Graphs.from_data(task(name).graphs)
 
 

@@ -1,4 +1,4 @@
-"""The loop: it learns, keeps the right epoch, embeds, repeats bit for bit, and leaves no trace."""
+"""The training loop learns, keeps the right epoch, embeds, is reproducible, and has no side effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from invgnn.watermark.recipe import Recipe
 
 @pytest.fixture(scope="module")
 def trained(task, draw):
-    """Two models of the whole BA-2motif task, one of them marked."""
+    """Return two models of the whole BA-2motif task, one of them marked."""
     whole, mark = task("BA-2motif"), draw(m=32)
     plain, marked = (new_model(whole, "GIN", 0, hidden_channels=32) for _ in range(2))
     return whole, mark, plain, train(plain, whole, epochs=8), marked, train(marked, whole, mark, epochs=12)
@@ -54,7 +54,7 @@ def test_marking_embeds_and_keeps_the_accuracy(trained):
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_where_an_epoch_is_a_step_the_mark_comes_after_the_task(motifs, web, draw, level):
-    """First the unmarked twin's training bit for bit, and then the mark's, from what the twin kept."""
+    """Training equals that of the unmarked model bit for bit, followed by the embedding of the mark."""
     task, told, states = {"graph": motifs, "node": web}[level], [], []
     twin, model, known = (new_model(task, "GIN", 0, hidden_channels=8) for _ in range(3))
     size = {"batch_size": len(task.train)}
@@ -82,7 +82,7 @@ def test_where_an_epoch_is_a_step_the_mark_comes_after_the_task(motifs, web, dra
 
 
 def test_how_many_epochs_are_planned(motifs, web, draw):
-    """Three times as many with a mark that comes after the task, unless there is no task to learn first."""
+    """A mark after the task takes three times as many epochs, unless the model is trained already."""
     whole, mark = len(motifs.train), draw()
     assert planned(motifs, mark, 4) == planned(motifs, mark, 4, whole - 1) == 4
     assert planned(motifs, mark, 4, whole) == planned(web, draw("node"), 4) == 12
@@ -94,7 +94,7 @@ def test_how_many_epochs_are_planned(motifs, web, draw):
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_after_the_task_a_model_keeps_to_labels_and_to_its_scores(motifs, web, draw, level):
-    """A step's loss, reckoned by hand: half the cross-entropy, and T² KL to what the model said itself."""
+    """The loss of a step is half the cross-entropy plus T² KL to the model's own scores."""
     task = {"graph": motifs, "node": web}[level]
     model = new_model(task, "SGC", 0).eval()  # no dropout
     held = task.graphs[0] if level == "node" else Batch.from_data_list([task.graphs[i] for i in task.train])
@@ -120,8 +120,8 @@ def test_after_the_task_a_model_keeps_to_labels_and_to_its_scores(motifs, web, d
 
 
 @pytest.mark.parametrize("unfinished", [True, False])
-def test_a_model_that_still_learns_is_taught_by_labels_alone(web, draw, monkeypatch, unfinished):
-    """The first step's loss after the task, reckoned by hand from what the task's epochs left."""
+def test_a_model_that_still_learns_is_trained_on_labels_alone(web, draw, monkeypatch, unfinished):
+    """The loss of the first step after the task equals an independent computation."""
     monkeypatch.setattr(History, "unfinished", property(lambda self: bool(self.loss) and unfinished))
     twin, model = (new_model(web, "SGC", 0) for _ in range(2))  # no dropout
     train(twin, web, epochs=5)
@@ -180,7 +180,7 @@ def test_with_a_mark_the_last_quarter_is_eligible(motifs, draw, monkeypatch, mar
 
 @pytest.mark.parametrize(("wait", "first"), [(0, 0), (3, 1), (100, 3)])
 def test_the_mark_joins_after_its_first_steps(motifs, draw, wait, first):
-    """Two steps an epoch and fifteen epochs: at most a fifth of them without the mark."""
+    """With two steps per epoch and fifteen epochs, at most a fifth of the steps have no mark."""
     mark = draw(recipe=Recipe(warmup_steps=wait, after_task=False))
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     history = train(model, motifs, mark, epochs=15, batch_size=-(-len(motifs.train) // 2))
