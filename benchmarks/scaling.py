@@ -212,7 +212,7 @@ def sweeps() -> Iterator[tuple[str, int, float]]:
 
 
 def rows(unit: str) -> Iterator[tuple[str, int, float, int | str]]:
-    """Yield part, size, seconds, and bytes where they grow with the data; first, the load of the machine."""
+    """Yield part, size, seconds, and bytes where they grow with the data; first, the load of the cores."""
     from psutil import cpu_percent
 
     cores = os.cpu_count() or 1

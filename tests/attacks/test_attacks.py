@@ -483,8 +483,8 @@ def marked(request, motifs):
     """Return a task with this number of classes, a mark, and a model in which it is embedded.
 
     Neighbouring classes lie on opposite sides of this secret's direction, so columns in another order
-    do not show the mark. Eighty epochs embed all 32 bits, whatever the rounding of the processor; many more would
-    give probabilities below the smallest that is read.
+    do not show the mark. Eighty epochs embed all 32 bits, whatever the rounding of the processor. Many
+    more epochs would give probabilities below the smallest that is read.
     """
     task = coloured(motifs, request.param)
     mark = Watermark.draw(Secret(b"n" * 32), task.data, m=32)

@@ -58,7 +58,7 @@ def test_every_tensor_that_reaches_a_suspect_is_in_the_bound_bytes(draw, level):
     held = decode(mark.questions.bytes)
     graphs = [held["carriers"], held["ordinary"]]
     (shown,) = seen
-    assert set(shown) == {"x", "edge_index", "batch", "ptr", "num_nodes"}
+    assert set(shown) == {"x", "edge_index", "batch", "ptr", "num_nodes", "_num_nodes"}
     order = mark._order
     rows, edges, sizes = [], [], []
     for graph in graphs:
@@ -75,6 +75,7 @@ def test_every_tensor_that_reaches_a_suspect_is_in_the_bound_bytes(draw, level):
     pairs = {tuple(e) for start, i in zip(starts, order, strict=False) for e in (edges[i] + start).tolist()}
     assert sorted(map(tuple, shown["edge_index"].T.tolist())) == sorted(pairs | {(v, u) for u, v in pairs})
     assert shown["num_nodes"] == starts[-1]
+    assert shown["_num_nodes"] == [sizes[i] for i in order]  # so that PyG can take the batch apart
 
 
 def test_inputs_of_the_score_channel_are_decoded_from_the_bound_bytes(motifs):

@@ -18,7 +18,7 @@ from invgnn.attacks.denial import Serve
 from invgnn.attacks.edits import Chain, Edit, FineTune, Prune, Quantise, ReestimateNorm, WeightNoise
 from invgnn.attacks.edits import suite as edits
 from invgnn.attacks.registry import suite as attacks
-from invgnn.attacks.removal import Collude, ZeroHead
+from invgnn.attacks.removal import Collude, UnscaleWeights, ZeroHead
 from invgnn.audit.verify import verify
 from invgnn.cli.stress import _table
 from invgnn.errors import DataError, ExistingFileError, FileError, ParameterError
@@ -140,7 +140,7 @@ def test_everything_there_is_and_what_is_quick():
     assert names == [repr(change) for change in (*edits(), *attacks(second))]
     assert names[-1] == repr(Collude(second))
     assert all(map(is_quick, CHANGES))
-    assert not any(map(is_quick, (FineTune(1), Chain(Prune(0.4), FineTune(1)))))
+    assert not any(map(is_quick, (FineTune(1), Chain(Prune(0.4), FineTune(1)), UnscaleWeights(1))))
     assert is_quick(Chain(Prune(0.4), WeightNoise()))
 
 

@@ -55,7 +55,6 @@ _HOOKS = (
 )
 _CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x", "_cached_h")
 """Attributes in which PyG's convolutions cache the last graph; they are cleared before every query."""
-_METHODS = ("forward", "__call__", "message", "message_and_aggregate", "aggregate", "update")
 _SCALARS = (bool, int, float, str, bytes, type(None))
 _GENERATED = {"propagate", "collect", "edge_updater", "edge_collect"}
 """Methods that PyG generates for every class, in separate files."""

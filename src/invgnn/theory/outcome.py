@@ -118,7 +118,7 @@ class Trial:
             "beta": self.beta,
             "val_acc": self.val_acc,
             "test_acc": self.test_acc,
-            "t": self.matches,
+            "matches": self.matches,
         }
         row |= {"m": self.m, "evidence_bits": self.bits, "embedded": self.embedded}
         row |= {name: getattr(theorem, name) for name in ("gap", "gradient", "pull", "distance", "radius")}

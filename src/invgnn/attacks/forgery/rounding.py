@@ -72,7 +72,7 @@ class RoundCosine(Forgery):
     find.
     """
 
-    fools = "score channel in two dimensions, p computed from one minus the cosine"
+    fools = "score channel in two dimensions, p from one minus the cosine"
     stopped = (
         "at least 16 dimensions; p is computed from the distance, with all rounding errors added, and is "
         "never below 2^-112"

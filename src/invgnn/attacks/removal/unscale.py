@@ -25,7 +25,7 @@ class UnscaleWeights(Attack):
     knows: tuple[Knowledge, ...] = ("the weights", "task data", "the algorithm")
 
     def __init__(self, epochs: int = 20, lr: float = 0.01, seed: int = 0) -> None:
-        self.tuning, self.seed = FTClean(epochs, lr, seed), seed
+        self.tuning, self.epochs, self.seed = FTClean(epochs, lr, seed), epochs, seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Unscale the weights, which keeps the function of the model, then fine-tune."""
