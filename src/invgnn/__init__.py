@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from invgnn.training.tasks import new_model as new_model
     from invgnn.training.trainer import train as train
     from invgnn.version import __version__ as __version__
-    from invgnn.watermark.reference import Reference as Reference
-    from invgnn.watermark.sampler import Sampler as Sampler
     from invgnn.watermark.mark import Watermark as Watermark
     from invgnn.watermark.recipe import Recipe as Recipe
+    from invgnn.watermark.reference import Reference as Reference
+    from invgnn.watermark.sampler import Sampler as Sampler
 
 _HOMES = {
     "Graphs": "graphs.disjoint_union",
