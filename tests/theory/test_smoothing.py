@@ -27,7 +27,7 @@ from invgnn.theory.smoothing import (
     share_for_majority,
     under_noise,
 )
-from invgnn.theory.votes import Votes, certify_votes, count_votes, read_votes, said, weigh_votes
+from invgnn.theory.votes import Votes, certify_votes, count_votes, read_votes, said, vote_evidence
 from invgnn.training.tasks import new_model
 
 SIGMA, DRAWS = 0.5, 1500
@@ -244,7 +244,7 @@ def test_nothing_inside_the_radius_removes_what_was_certified(marked):
         assert median_log_p(noisy_log_p(mark, again)) <= math.log(alpha)
         suspect = moved(model, direction, noise, bits.radii.max() / 2)
         again = read_noisy(mark, suspect, noise, rng(4 + k), draws=reads)
-        found = weigh_votes(mark, read_votes(mark, again))
+        found = vote_evidence(mark, read_votes(mark, again))
         assert found.matches >= bits.matches(bits.radii.max() / 2)
         assert found.log_p <= bits.log_p(bits.radii.max() / 2)
 
@@ -335,7 +335,7 @@ def test_an_unreadable_draw_votes_against_every_bit(brittle):
     # If most draws cannot be read, every bit is 0, whatever the key.
     silent = count_votes([None] * 30 + [*told[:10]], 16)
     assert not (2 * silent.ones > silent.draws).any()
-    assert weigh_votes(mark, silent).matches == 8
+    assert vote_evidence(mark, silent).matches == 8
 
 
 def test_noise_that_leaves_nothing_is_no_error_but_a_suspect_that_never_answers_is(brittle):
@@ -357,7 +357,7 @@ def test_bad_requests(draw):
         lambda: Noise(1.0, {}).scale("w"),
         lambda: share_for_majority(0, 0.1),
         lambda: share_for_majority(10, 0.0),
-        lambda: weigh_votes(draw(key="plain"), fair),
+        lambda: vote_evidence(draw(key="plain"), fair),
         lambda: Votes(np.full(16, 11), 10, 10),
         lambda: Votes(np.full(16, -1), 10, 10),
         lambda: Votes(np.full(16, 0.5), 10, 10),

@@ -89,7 +89,7 @@ def read_votes(mark: Watermark, seen: Iterable[Answers | None]) -> Votes:
     return count_votes((None if answers is None else said(answers) for answers in seen), mark.m)
 
 
-def weigh_votes(mark: Watermark, votes: Votes) -> Evidence:
+def vote_evidence(mark: Watermark, votes: Votes) -> Evidence:
     """Return the evidence in smoothed bits: a bit is 1 if more than half of all draws decode 1.
 
     Guarantee: exact for a suspect independent of the secret. Votes depend on the suspect, on streams of the

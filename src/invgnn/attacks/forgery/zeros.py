@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from invgnn.attacks.forgery.forgery import KEPT, Forged, Forgery, Naive, bound_anew, scratch
 from invgnn.audit.verdict import Verdict
 from invgnn.audit.verify import verify
+from invgnn.checks import check_whole
 from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Bools, Floats, Graphs
 from invgnn.readout.query import answers_on
@@ -64,6 +65,7 @@ class SignOfZero(Forgery):
     stopped = "graphs contain only +0; carriers are shown as decoded from the bytes that bits are bound to"
 
     def __init__(self, m: int = 128, looks: int = 40) -> None:
+        check_whole("looks", looks, 2, 2**20)
         self.m, self.looks = m, looks
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
