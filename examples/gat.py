@@ -26,8 +26,8 @@ def main(epochs=15):
     for _ in range(epochs):
         for batch in DataLoader(task.data, batch_size=64, shuffle=True):
             optimiser.zero_grad()
-            joint = mark.mix(batch)
-            loss = cross_entropy(joint(model), batch.y) + joint.loss()
+            mixed = mark.mix(batch)
+            loss = mixed.joint_loss(cross_entropy(mixed(model), batch.y))
             loss.backward()
             optimiser.step()
 

@@ -204,3 +204,15 @@ def test_dropout_only_in_training(motifs):
     assert not twice[0].equal(twice[1])
     twice = [model.eval()(data.x, data.edge_index) for _ in range(2)]
     assert twice[0].equal(twice[1])
+
+
+def test_an_architecture_may_be_a_function_that_builds_it(tmp_path, motifs, draw):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    save_file(model.state_dict(), tmp_path / "w.safetensors")
+    again = load_model(tmp_path / "w.safetensors", lambda: new_model(motifs, "GIN", 1, hidden_channels=8))
+    for ours, theirs in zip(model.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    for wrong in (3, lambda: 3, "GIN"):
+        with pytest.raises(ParameterError, match="not a model") as caught:
+            load_model(tmp_path / "w.safetensors", wrong)
+        assert "function without arguments" in caught.value.advice

@@ -722,6 +722,21 @@ def test_a_suspect_may_take_the_questions_one_by_one(draw, motifs):
     assert first.num_nodes == mark.carriers.sizes[0]
 
 
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_a_function_for_single_graphs_is_asked_about_single_graphs(draw, classes):
+    """It returns one row of scores, whatever it gets: that is no answer to a batch of so many graphs."""
+    mark = draw(classes=classes)
+    table = torch.randn(mark.carriers.x.shape[1], classes, generator=torch.Generator().manual_seed(0))
+
+    def batched(batch):
+        return torch.stack([one.x.mean(0) @ table for one in batch.to_data_list()])
+
+    wanted, found = (
+        mark.ask(f).scores for f in (batched, lambda batch: (batch.x.mean(0) @ table).tolist())
+    )
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
 # --- what a reply may look like
 
 

@@ -16,7 +16,7 @@ from invgnn.audit.verdict import BOTH_CONDITION, CONDITION, Status, Verdict, cei
 from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError
 from invgnn.nn.forward import Forward, unwrap
-from invgnn.nn.model_file import load_model
+from invgnn.nn.model_file import Architecture, built, load_model
 from invgnn.readout.query import Suspect
 from invgnn.readout.reading import Access
 from invgnn.stats import laws, null
@@ -36,7 +36,7 @@ def verify(
     *,
     access: Access | None = None,
     data: Any = None,
-    architecture: nn.Module | None = None,
+    architecture: Architecture | None = None,
     forward: Forward | None = None,
     code_from: Origin = "auditor",
     controls: Sequence[Suspect | str | Path] = (),
@@ -58,7 +58,8 @@ def verify(
             declared levels nevertheless.
         data: The data that the mark was drawn from. Required if the mark has a score channel: the suspect's
             scores on these data count together with its answers to the carriers.
-        architecture: For a weights file, a model of the right shape without hooks and unsaved tensors.
+        architecture: For a weights file, a model of the right shape without hooks and unsaved tensors, or a
+            function that builds it.
         forward: How to call a model with an unusual signature. It must only call the model; the verdict
             names it.
         code_from: Who wrote the suspect's classes, the architecture and `forward`, where no known library
@@ -192,11 +193,12 @@ MODELS_CONDITION = (
 """The condition of a verdict on a plain mark."""
 
 
-def _opened(suspect: Suspect | str | Path, architecture: nn.Module | None) -> Suspect:
+def _opened(suspect: Suspect | str | Path, architecture: Architecture | None) -> Suspect:
     """Return the suspect ready to be queried: loaded if it is a file, unwrapped if it is a module."""
     if not isinstance(suspect, str | Path):
         return unwrap(suspect) if isinstance(suspect, nn.Module) else suspect
     if architecture is not None:
+        architecture = built(architecture)
         require_plain(architecture)
     return load_model(suspect, architecture)
 

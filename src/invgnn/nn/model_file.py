@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from invgnn.nn.backbones import (
 )
 from invgnn.nn.perception import PerceptionHead
 from invgnn.storage import container
+
+Architecture: TypeAlias = nn.Module | Callable[[], nn.Module]
+"""A model, or a function without arguments that builds it."""
 
 
 def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **about: Any) -> None:
@@ -53,13 +56,14 @@ def save_model(path: str | Path, model: Backbone, *, overwrite: bool = False, **
     container.write(path, "model", body, dict(model.state_dict()), overwrite=overwrite)
 
 
-def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Module:
+def load_model(path: str | Path, architecture: Architecture | None = None) -> nn.Module:
     """Load a model from a file. No Python object is ever unpickled.
 
     Args:
         path: A file that `save_model` wrote. With `architecture` it may also be a plain safetensors file,
             or a PyTorch state dict (`.pt`, `.pth`).
-        architecture: A model with the layers of the saved one. It is not changed.
+        architecture: A model with the layers of the saved one, or a function that builds it. It is not
+            changed.
 
     Returns:
         The model, in evaluation mode: newly built, or a copy of `architecture` with the weights of the
@@ -71,7 +75,7 @@ def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Mo
     """
     if architecture is None:
         return _rebuild(path).eval()
-    model, weights = copy.deepcopy(architecture), _weights(Path(path))
+    model, weights = copy.deepcopy(built(architecture)), _weights(Path(path))
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -80,6 +84,23 @@ def load_model(path: str | Path, architecture: nn.Module | None = None) -> nn.Mo
             "build the architecture with the widths and layers of the saved model",
         ) from error
     return model.eval()
+
+
+def built(architecture: Architecture) -> nn.Module:
+    """Return a model, or what a function without arguments builds.
+
+    Raises:
+        ParameterError: If it is neither.
+    """
+    model = architecture if isinstance(architecture, nn.Module) else None
+    if model is None and callable(architecture):
+        model = architecture()
+    if not isinstance(model, nn.Module):
+        raise ParameterError(
+            f"the architecture is a {type(architecture).__name__}, not a model",
+            "pass an nn.Module, or a function without arguments that returns one",
+        )
+    return model
 
 
 def _rebuild(path: str | Path) -> Backbone:

@@ -58,12 +58,27 @@ def ask(
         SuspectError: If the suspect cannot be called at all, or never returns scores.
     """
     caller = _Caller(suspect, readings, forward)
-    parts = _in_parts(
-        len(graphs),
-        chunk,
-        lambda chosen: caller(graphs if len(chosen) == len(graphs) else graphs.take(chosen)),
-    )
+
+    def call(chosen: Ints) -> _Part:
+        return caller(graphs if len(chosen) == len(graphs) else graphs.take(chosen))
+
+    parts = _in_parts(len(graphs), chunk, call)
+    if _takes_single_graphs(parts):
+        parts = _in_parts(len(graphs), 1, call)
     return _joined(graphs, parts, caller)
+
+
+def _takes_single_graphs(parts: list[tuple[Ints, _Part]]) -> bool:
+    """Return whether the replies show a function for single graphs, which got batches as well.
+
+    It returns one row of several scores, whatever it is given. As many scores as there are graphs in a
+    batch then pass for one score per graph, while the reply to a single graph has several columns.
+    """
+    widths: dict[bool, set[int]] = {True: set(), False: set()}
+    for chosen, part in parts:
+        if part.scores.dtype.kind == "f":
+            widths[len(chosen) > 1].add(part.scores.shape[1])
+    return widths[True] == {1} and max(widths[False], default=1) > 1
 
 
 def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tuple[Ints, _Reply]]:

@@ -30,7 +30,7 @@ def read_bytes(path: AnyPath) -> bytes:
 
 def existing(path: AnyPath) -> ExistingFileError:
     """Return the error to raise if something already exists at a path."""
-    advice = "Choose another name, or allow overwriting."
+    advice = "Choose another name, or pass overwrite=True (--overwrite on the command line)."
     return ExistingFileError(f"{path} exists already", advice)
 
 
