@@ -215,7 +215,8 @@ def answers(mark, sent):
     columns = max(ways, key=lambda way: sum(fit[c, j] for c, j in enumerate(way)))
     signs = mark.classes("logits", classes)
     said = log_softmax(logs[:, columns]) @ (signs - signs.mean()) / math.sqrt(classes)
-    unit = 2.0 ** (math.floor(math.log2(np.nanmax(np.abs(said)))) + 1 - 40)
+    sizes = sorted(abs(value) for value in said.tolist() if value and math.isfinite(value))
+    unit = 2.0 ** (math.floor(math.log2(sizes[(len(sizes) - 1) // 2])) + 1 - 40)
     said = np.round(said / unit) * unit
     void = np.isnan(said)
     said[void] = np.quantile(said[~void], 0.5, method="lower")

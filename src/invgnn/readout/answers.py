@@ -86,17 +86,22 @@ class Answers:
 
 
 def rounded(answers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round answers to 2^-40 of the largest, so that ties do not depend on the rounding of a processor.
+    """Round answers to 2^-40 of a typical one, so that ties do not depend on the rounding of a processor.
+
+    Typical is the median size of the finite answers other than 0: a single huge answer changes nothing.
 
     Guarantee: the rounding depends on the answers alone and never on the bits, so the null stays exact.
     """
-    largest = float(
-        np.abs(answers, where=np.isfinite(answers), out=np.zeros_like(answers)).max(initial=0.0)
-    )
-    if largest == 0.0:
+    sizes = np.abs(answers[np.isfinite(answers) & (answers != 0)])
+    if not len(sizes):
         return answers
-    unit = math.ldexp(1.0, max(math.frexp(largest)[1] - DIGITS, -1022))
-    return np.asarray(np.round(answers / unit) * unit)
+    typical = float(np.quantile(sizes, 0.5, method="lower"))
+    unit = math.ldexp(1.0, max(math.frexp(typical)[1] - DIGITS, -1022))
+    with np.errstate(
+        over="ignore"
+    ):  # a quotient may be infinite: the answer is then far too large to round
+        quotient = answers / unit
+        return np.where(np.isfinite(quotient), np.round(quotient) * unit, answers)
 
 
 def _alike(answers: NDArray[np.float64]) -> NDArray[np.bool_]:
