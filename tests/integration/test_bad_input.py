@@ -286,5 +286,5 @@ def test_a_mark_of_other_data_is_not_mixed_in(draw, web):
 
 
 def test_references_are_checked_once(rings):
-    refused(DataError, lambda: Reference(rings.take([0])), "population")
+    refused(DataError, lambda: Reference(rings.take([0])), "not enough to draw carriers from")
     refused(DataError, lambda: Reference(Graphs(rings.ptr, rings.edges[:0], rings.x)), "no edges")
