@@ -113,6 +113,19 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
     ("storage/container", "kind, version = (meta", "→ (-1, 0)"): "neither number is a kind",
     ("storage/container", "kind, version = (meta", "→ (0, 1)"): "without a kind no version counts",
     ("storage/container", "kind, version = (meta", "→ (0, -1)"): "without a kind no version counts",
+    ("watermark/reference", "known = y >= 0", "y >= 0 → y >= -1"): "-1 becomes -1",
+    ("watermark/reference", "known = y >= 0", "y >= 0 → y >= -1 #2"): "-1 becomes -1",
+    ("nn/observation", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions; others are refused",
+    ("nn/observation", ".all(-1)]", "-1 → 1 #2"): "there are two dimensions after reshaping",
+    ("nn/observation", "torch.stack([", "-1 → 1"): "stacked columns have two dimensions",
+    ("nn/observation", "whole - 1).abs()", "<= rounding → (rows.sum(-1) / whole - 1).abs() < rounding"): (
+        "no double differs from 1 by exactly that much"
+    ),
+    ("watermark/baseline", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions",
+    ("readout/replies", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions",
+    ("watermark/carrier_batches", "self._rounds.pop(known[0])", "known[-1]"): "a round is kept once",
+    ("watermark/carrier_batches", "list(zip(parts", "strict=False"): "as many parts as answers, always",
+    ("audit/verify", "zip(others, tests", "strict=False"): "as many tests as controls, always",
 }
 
 COMPARED = {
