@@ -594,3 +594,16 @@ def test_the_largest_m_is_tried_and_a_power_that_is_reached_exactly_is_reached(m
     monkeypatch.setattr(null, "LARGEST_M", 23)
     with pytest.raises(ParameterError, match="no m up to 23"):
         null.smallest_m(1e-6, 0.875, reached)
+
+
+def test_every_even_m_from_8_to_4096_is_tried():
+    tried = []
+
+    def never(m, alpha):
+        tried.append(m)
+        return m + 1
+
+    law = null.Null("never", True, "no count suffices", never, lambda m, t: 0.0)
+    with pytest.raises(ParameterError, match="no m up to 4096 reaches power 0.99 at alpha"):
+        null.smallest_m(1e-6, 1.0, null=law)
+    assert tried == [*range(8, 4097, 2)]
