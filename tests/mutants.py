@@ -65,7 +65,7 @@ TABLE: Mapping[str, str] = {
     "stats/evidence": "null laws verify",
     "stats/null": "null laws verify",
     "stats/rank_sum": "null laws",
-    "nn/observation": "reading query bad_input",
+    "nn/observation": "observation reading query bad_input",
     "readout/reading": "reading query alignment bad_input mark",
     "readout/alignment": "alignment examine",
     "readout/answers": "query reading examine",
@@ -93,7 +93,7 @@ TABLE: Mapping[str, str] = {
     "watermark/mark": "mark carriers reading mixed_batch golden bad_input container score_channel",
     "watermark/mark_file": "mark_file golden container mark score_channel",
     "audit/examine": "examine alignment verify",
-    "audit/verify": "verify examine bad_input score_channel",
+    "audit/verify": "verify examine bad_input provenance score_channel",
     "audit/verdict": "verify examine report",
 }
 # Mutants that change nothing anybody could see: module, part of the line, how the mutation ends, and why.
@@ -108,6 +108,24 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
     ("stats/null", "for t in range(m + 1)", "m + 1 → m + 2"): "as without a count",
     ("stats/null", "for t in range(m + 1)", "m + 1 → m + 2 #2"): "thresholds are cut to m + 1",
     ("stats/laws", "low, high =", "max(0, n + a - m) → max(-1, n + a - m)"): "no overlap is below 0",
+    ("storage/encoding", "_encode(list(value.shape), 1)", "2)"): "a list of numbers needs one level",
+    ("storage/container", "kind, version = (meta", "→ (1, 0)"): "neither number is a kind",
+    ("storage/container", "kind, version = (meta", "→ (-1, 0)"): "neither number is a kind",
+    ("storage/container", "kind, version = (meta", "→ (0, 1)"): "without a kind no version counts",
+    ("storage/container", "kind, version = (meta", "→ (0, -1)"): "without a kind no version counts",
+    ("watermark/reference", "known = y >= 0", "y >= 0 → y >= -1"): "-1 becomes -1",
+    ("watermark/reference", "known = y >= 0", "y >= 0 → y >= -1 #2"): "-1 becomes -1",
+    ("nn/observation", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions; others are refused",
+    ("nn/observation", ".all(-1)]", "-1 → 1 #2"): "there are two dimensions after reshaping",
+    ("nn/observation", "torch.stack([", "-1 → 1"): "stacked columns have two dimensions",
+    ("nn/observation", "whole - 1).abs()", "<= rounding → (rows.sum(-1) / whole - 1).abs() < rounding"): (
+        "no double differs from 1 by exactly that much"
+    ),
+    ("watermark/baseline", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions",
+    ("readout/replies", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions",
+    ("watermark/carrier_batches", "self._rounds.pop(known[0])", "known[-1]"): "a round is kept once",
+    ("watermark/carrier_batches", "list(zip(parts", "strict=False"): "as many parts as answers, always",
+    ("audit/verify", "zip(others, tests", "strict=False"): "as many tests as controls, always",
 }
 
 COMPARED = {

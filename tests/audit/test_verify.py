@@ -14,13 +14,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, rankdata
+from scipy.stats import binomtest, hypergeom, rankdata
 
 import invgnn.audit.verdict
-from invgnn.audit.examine import examine
+from invgnn.audit.examine import Refusal, examine
 from invgnn.audit.provenance import digest_model, trace
 from invgnn.audit.verdict import ceil_p, floor_bits
-from invgnn.audit.verify import _decide, verify
+from invgnn.audit.verify import _between, _control, _decide, _law, _refused, _shown, verify
 from invgnn.errors import ParameterError
 from invgnn.nn.forward import to_batch
 from invgnn.nn.model_file import save_model
@@ -530,3 +530,195 @@ def test_a_plain_mark_is_never_owned():
     assert "no p-value is below 0.02" in decided(finding(tests=2), key="plain", controls=ten[:99])[1]
     blind = [finding(levels=(None,))] * 50  # that cannot be read where the suspect was
     assert "with 90 of them" in decided(low, key="plain", controls=[*ten[:90], *blind])[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({"tests": 2}, "58.6"), ({"tests": 8}, "56.6")],  # 59.6 bits, less one for every doubling
+)
+def test_every_test_lowers_what_a_small_mark_can_give(options, most):
+    assert f"64 carriers can give at most {most} bits" in decided(finding(-40 * BITS, **options), m=64)[1]
+
+
+def test_refusals_at_exactly_the_level_are_named():
+    level = math.log(0.01)
+    assert "refused 9 of 16" in decided(finding(0.0, refused=level))[1]
+    assert decided(finding(0.0, refused=math.nextafter(level, 0)))[0] == "not shown"
+    assert "(p = 0.01 if it treats both alike)" in decided(finding(0.0, refused=math.log(0.009999)))[1]
+    assert "(p = 10^-8.6 if it" in decided(finding(0.0, refused=-20.0))[1]  # -20 / log 10 is -8.69
+
+
+def test_a_suspect_can_be_one_of_so_many_and_no_more(marks):
+    assert verify(lazy, marks[8], suspects=2**62).suspects == 2**62
+    for suspects in (0, 2**62 + 1, 1.0, True):
+        with pytest.raises(ParameterError, match="suspects"):
+            verify(lazy, marks[8], suspects=suspects)
+    with pytest.raises(ParameterError, match="code_from"):
+        verify(lazy, marks[8], code_from="library")
+    assert verify(lazy, marks[8], code_from="claimant").status != "owned"
+
+
+# --- a plain mark, from the counts of its controls
+
+
+def counted(*matches):
+    """Levels at which so many bits match; None for a level that could not be read."""
+    names = ("logits", "embedding", "labels")
+    held = [None if n is None else SimpleNamespace(matches=n) for n in matches]
+    return tuple(SimpleNamespace(access=a, evidence=e) for a, e in zip(names, held, strict=False))
+
+
+def law_of(found, controls, alpha=0.3, tests=1):
+    mark = SimpleNamespace(context={"key": "plain"}, m=16)
+    others = [SimpleNamespace(levels=counted(*one)) for one in controls]
+    return _law(mark, SimpleNamespace(levels=counted(*found), tests=tests), others, alpha)
+
+
+def test_a_plain_mark_shows_the_level_that_fewest_controls_reach():
+    controls = [(8, 10), (9, 10), (10, 12), (12, 6)]
+    name, log_p, threshold, level = law_of((10, 12), controls)  # two of four reach 10, one reaches 12
+    assert (name, level.access) == ("models", "embedding")
+    assert math.exp(log_p) == pytest.approx(2 / 5)
+    assert threshold == 13  # reached by none: one in five
+    assert law_of((10, 12), controls, alpha=0.41)[2] == 11
+    assert math.exp(law_of((10, 12), controls, tests=2)[1]) == pytest.approx(4 / 5)
+    assert law_of((13, 10), controls)[3].access == "logits"
+
+
+def test_levels_that_cannot_be_read_count_for_neither_side():
+    _, log_p, threshold, level = law_of((None, 12), [(16, 10), (16, None), (16, 11)])
+    assert level.access == "embedding"
+    assert math.exp(log_p) == pytest.approx(1 / 3)  # of two controls
+    assert threshold == 17
+    assert law_of((None, 12), [(16, 10), (16, None), (16, 11)], alpha=0.34)[2] == 12
+
+
+# --- the code between
+
+
+def pieces(count):
+    """A module of library code with parts of as many foreign classes."""
+    classes = [type(f"Piece{number}", (torch.nn.Module,), {}) for number in range(count)]
+    return torch.nn.Sequential(*(one() for one in classes))
+
+
+@pytest.mark.parametrize(
+    ("count", "named", "more"), [(4, 4, ""), (5, 5, ""), (6, 5, "; and 1 more"), (9, 5, "; and 4 more")]
+)
+def test_five_pieces_of_code_are_named_and_the_others_counted(count, named, more):
+    found = _between(pieces(count), None, "auditor", False)
+    assert len(found.record["foreign"]) == count
+    listed = found.trust.removeprefix(" This code only computes the suspect's answers and knows no bits: ")
+    listed = listed.removesuffix(". Anyone who relies on this verdict must read that code.")
+    assert listed.endswith(more)
+    assert len(listed.removesuffix(more).split("; ")) == named
+    assert found.blocked == ""
+
+
+def test_code_of_a_library_needs_no_trust_unless_the_claimant_brings_the_object(motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    for author, rebuilt in (("auditor", False), ("auditor", True), ("claimant", True)):
+        found = _between(model, None, author, rebuilt)
+        assert (found.trust, found.blocked, found.called) == ("", "", "by its own signature")
+        assert (found.digest, found.weights) == (digest_model(model), trace(model).tensors)
+        assert found.record["foreign"] == []
+    brought = _between(model, None, "claimant", False)
+    assert brought.trust == " The object that was queried comes from the claimant and hides no code."
+    assert "build the model yourself" in brought.blocked
+    assert "must read" not in brought.trust
+
+
+def test_functions_are_code_whoever_wrote_them(motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    given = _between(model, lazy, "auditor", False)
+    assert [one["name"].endswith("lazy") for one in given.record["foreign"]] == [True]
+    served = _between(lazy, None, "auditor", False)
+    assert (served.called, served.digest, served.weights) == ("as a function", "function", "function")
+    assert [one["what"] for one in served.record["foreign"]] == ["function"]
+    assert {name: served.record[name] for name in ("libraries", "unsaved", "unknown")} == {
+        "libraries": [],
+        "unsaved": [],
+        "unknown": [],
+    }
+    assert _between(lazy, lazy, "auditor", False) == served  # a forward calls modules only
+    for author, rebuilt in (("claimant", False), ("claimant", True)):
+        assert _between(lazy, None, author, rebuilt).blocked
+
+
+def test_what_changed_while_it_was_queried_is_not_trusted(motifs):
+    before = _between(new_model(motifs, "GIN", 0, hidden_channels=8), None, "auditor", False)
+    assert before.checked(before) is before
+    for change in ({"weights": "other"}, {"record": {}}):
+        after = before.checked(replace(before, **change))
+        assert "changed while it was queried" in after.blocked
+        assert replace(after, blocked="") == before
+    assert before.checked(replace(before, digest="other")) is before  # settings may change
+
+
+def test_only_the_code_of_a_claimant_forbids_that_a_verdict_is_owned(marks, motifs, tmp_path):
+    mark = marks[128]
+    suspect = puppet(mark, told(mark))
+    assert verify(suspect, mark).status == "owned"
+    blocked = verify(suspect, mark, code_from="claimant")
+    assert blocked.status == "inconclusive"
+    assert "code or objects of the claimant" in blocked.reasons[0]
+    assert "at least 80 bits" in blocked.reasons[1]
+    unrelated = verify(puppet(mark, told(mark, 32)), mark, code_from="claimant")
+    assert (unrelated.status, len(unrelated.reasons)) == ("not shown", 1)
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    save_model(tmp_path / "a.model", model)
+    rebuilt = verify(tmp_path / "a.model", marks[32], code_from="claimant")
+    assert "claimant" not in rebuilt.condition
+    built = verify(tmp_path / "a.model", marks[32], code_from="claimant", architecture=model)
+    assert "comes from the claimant" in built.condition
+    called = verify(tmp_path / "a.model", marks[32], code_from="claimant", forward=by_hand)
+    assert "by_hand" in called.condition
+    own = verify(tmp_path / "a.model", replace(marks[32], forward=by_hand), code_from="claimant")
+    assert "by_hand" in own.condition
+
+
+def by_hand(net, batch):
+    return net(batch.x, batch.edge_index, batch.batch)
+
+
+# --- the parts of a verdict
+
+
+def test_refused_inputs_are_shown_with_their_p_value():
+    none, one = (SimpleNamespace(refusal=Refusal(*counts, 16, 64)) for counts in ((0, 0), (3, 3)))
+    assert _refused(none) is None
+    shown = _refused(one)
+    assert {name: shown[name] for name in ("carriers", "ordinary", "asked_carriers", "asked_ordinary")} == {
+        "carriers": 3,
+        "ordinary": 3,
+        "asked_carriers": 16,
+        "asked_ordinary": 64,
+    }
+    assert shown["log10_p"] == pytest.approx(math.log10(hypergeom.sf(2, 80, 16, 6)), rel=1e-5)
+
+
+def test_a_level_that_was_not_read_says_why():
+    silent = SimpleNamespace(access="embedding", evidence=None, note="no hidden layer")
+    assert _shown(silent, "exact") == {"access": "embedding", "read": False, "note": "no hidden layer"}
+    level = SimpleNamespace(access="logits", evidence=SimpleNamespace(matches=9, bits=lambda: 3.5))
+    expected = {"access": "logits", "read": True, "matches": 9}
+    assert _shown(level, "models") == expected
+    assert _shown(level, "exact") == {**expected, "evidence_bits": 3.5}
+
+
+def test_a_control_is_shown_at_the_level_of_the_suspect(motifs):
+    best = SimpleNamespace(matches=5)
+    test = SimpleNamespace(levels=counted(9, 7, None), evidence=best, log_p=-3 * BITS)
+    assert _control(lazy, test, "models", "embedding") == {"matches": 7, "digest": "function"}
+    assert _control(lazy, test, "models", "labels")["matches"] == 5
+    shown = _control(lazy, test, "exact", "logits")
+    assert (shown["matches"], shown["evidence_bits"]) == (9, pytest.approx(3))
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    assert _control(model, test, "models", "logits")["digest"] == digest_model(model)
+
+
+def test_only_a_watermark_is_a_mark(marks):
+    with pytest.raises(ParameterError, match="not a dict"):
+        verify(lazy, {"m": 8})
+    with pytest.raises(ParameterError, match="not a Other"):
+        verify(lazy, type("Other", (type(marks[8]),), {}).__new__(type("Other", (type(marks[8]),), {})))

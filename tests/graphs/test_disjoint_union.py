@@ -221,3 +221,10 @@ def test_the_warning_of_lost_directions_points_at_the_caller():
     with pytest.warns(UserWarning, match="one direction only") as caught:
         Graphs.from_data([one_way])
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_union_of_no_graphs_has_one_offset_and_not_none():
+    none = np.zeros((0, 2), dtype=np.int64)
+    assert len(Graphs(np.array([0]), none)) == 0
+    with pytest.raises(DataError, match="must start at 0"):
+        Graphs(np.array([], dtype=np.int64), none)

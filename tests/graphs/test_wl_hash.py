@@ -114,3 +114,9 @@ def test_labels_golden():
         0x8A51B3CC6C37B68C,
         0xE220A8397B1DCDAF,
     ]
+
+
+def test_the_label_of_a_row_does_not_depend_on_the_other_rows():
+    rows = np.arange(35.0).reshape(7, 5) % 11
+    together = label_nodes(rows)
+    assert [label_nodes(rows[i : i + 1]).item() for i in range(7)] == together.tolist()

@@ -22,7 +22,7 @@ from invgnn.nn.forward import to_batch
 from invgnn.nn.layers import parts_of, weighted
 from invgnn.nn.perception import attach_head
 from invgnn.readout.answers import Answers, _alike, rounded, without_gaps
-from invgnn.readout.query import answers_on, ask, scores_on
+from invgnn.readout.query import _stacked, answers_on, ask, scores_on
 from invgnn.readout.reading import Reading
 from invgnn.readout.replies import Replies
 from invgnn.readout.scores import _are_labels, _array, _filled, _one_hot, tidy
@@ -915,3 +915,27 @@ def test_scores_on_task_inputs_are_those_of_the_model(motifs, web):
         by_node = node(graph.x, graph.edge_index, torch.zeros(150, dtype=torch.long)).double()
     torch.testing.assert_close(scores_on(node, [graph]), by_node, rtol=1e-4, atol=1e-5)
     assert scores_on(lambda batch: torch.zeros(150, 3), [graph]).shape == (150, 3)
+
+
+def test_one_ordinary_answer_is_enough_and_carriers_do_not_count():
+    held = Answers.of(Reading("logits"), np.array([1.0, 2.0, 3.0, np.nan, np.inf]), 2)
+    assert (held.refused_carriers, held.refused_ordinary) == (0, 2)
+    with pytest.raises(SuspectError, match="any of 3 ordinary inputs"):
+        Answers.of(Reading("logits"), np.array([1.0, 2.0, np.nan, np.nan, np.inf]), 2)
+
+
+def test_what_some_calls_lack_is_not_read_at_all(rings):
+    """Two calls for three graphs; a third was refused."""
+    graphs, first, second = rings.take([0, 1, 2]), np.array([2]), np.array([0])
+    one, other, wide = (torch.tensor([row]).double() for row in ([1.0, 2.0], [3.0, 4.0], [5.0] * 3))
+
+    def stacked(*parts):
+        found = _stacked(graphs, list(parts), lambda part: part)
+        return None if found is None else found.nan_to_num(-1).tolist()
+
+    assert stacked((first, one), (second, other)) == [[3.0, 4.0], [-1.0, -1.0], [1.0, 2.0]]
+    assert stacked((first, one), (second, None)) is None
+    assert stacked((first, None), (second, other)) is None
+    assert stacked((first, None)) is None
+    assert stacked() is None
+    assert stacked((first, one), (second, wide)) == [[-1.0, -1.0], [-1.0, -1.0], [1.0, 2.0]]

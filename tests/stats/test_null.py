@@ -577,3 +577,33 @@ def test_the_repr_of_a_null_omits_its_functions():
 )
 def test_the_middle_of_an_odd_number_of_answers_decodes_to_zero(answers, decoded):
     assert decode(answers).tolist() == [bool(bit) for bit in decoded]
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, -0.5, 1.5, math.nan])
+def test_a_power_to_reach_lies_strictly_between_0_and_1(power):
+    with pytest.raises(ParameterError, match="expected a probability inside"):
+        null.smallest_m(1e-6, 1.0, power)
+
+
+def test_the_largest_m_is_tried_and_a_power_that_is_reached_exactly_is_reached(monkeypatch):
+    reached = null.power(24, NULLS["exact"].threshold(24, 1e-6), 0.875)
+    monkeypatch.setattr(null, "LARGEST_M", 24)
+    assert null.smallest_m(1e-6, 0.875, reached) == 24
+    with pytest.raises(ParameterError, match="no m up to 24"):
+        null.smallest_m(1e-6, 0.875, math.nextafter(reached, 1))
+    monkeypatch.setattr(null, "LARGEST_M", 23)
+    with pytest.raises(ParameterError, match="no m up to 23"):
+        null.smallest_m(1e-6, 0.875, reached)
+
+
+def test_every_even_m_from_8_to_4096_is_tried():
+    tried = []
+
+    def never(m, alpha):
+        tried.append(m)
+        return m + 1
+
+    law = null.Null("never", True, "no count suffices", never, lambda m, t: 0.0)
+    with pytest.raises(ParameterError, match="no m up to 4096 reaches power 0.99 at alpha"):
+        null.smallest_m(1e-6, 1.0, null=law)
+    assert tried == [*range(8, 4097, 2)]

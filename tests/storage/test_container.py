@@ -649,3 +649,12 @@ def test_truth_values_are_0_and_1_and_shapes_have_limits():
     assert not container._possible(container._Raw("U8", (1,) * 33, b"\7"))
     assert container._possible(container._Raw("U8", (0, 2**48 - 1), b""))
     assert not container._possible(container._Raw("U8", (0, 2**48), b""))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "kind"), [(np.array([None]), "object"), (np.array(["a"]), "<U1"), ([1.0], "<class 'list'>")]
+)
+def test_the_kind_of_what_cannot_be_stored_is_named(tmp_path, tensor, kind):
+    with pytest.raises(ParameterError, match="'odd' cannot be stored") as caught:
+        container.write(tmp_path / "x", "mark", {}, {"odd": tensor})
+    assert f"({kind})" in caught.value.message

@@ -210,3 +210,14 @@ def test_maps_and_lists_are_nested_to_a_depth_and_no_deeper(wrap):
     assert decode(encode(value)) == value
     with pytest.raises(ParameterError, match="nested more than"):
         encode(wrap(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"), [(16**64 - 1, True), (16**64, False), (1 - 16**63, True), (-(16**63), False)]
+)
+def test_integers_have_64_characters_at_most_and_the_sign_is_one(value, fits):
+    if fits:
+        assert decode(encode(value)) == value
+        return
+    with pytest.raises(ParameterError, match="too long"):
+        encode(value)

@@ -142,6 +142,11 @@ def test_refusals_are_counted(rings):
     seen = []
     Carriers.draw(Reference(rings), 40, SECRET.derive("test"), Sampler(delta=0.5), progress=seen.append)
     assert sum(seen) == 40
+    few, waves = Sampler(delta=0.5, wave=8), []
+    Carriers.draw(Reference(rings), 40, SECRET.derive("test"), few, progress=waves.append)
+    assert sum(waves) == 40
+    assert len(waves) >= 5
+    assert all(0 <= found <= 8 for found in waves)
 
 
 # --- the same from the same, another from anything else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import stat
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ from invgnn.secret import Secret
 from invgnn.storage import container
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.embedding_loss import _OrdinaryStatistics
+from invgnn.watermark.embedding_loss import _head_loss, _OrdinaryStatistics, _scaled
 from invgnn.watermark.losses import logistic_loss, mse_loss
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
@@ -656,3 +657,41 @@ def test_directions_of_format_1_were_tied_to_the_width(draw, width):
         assert mark.direction(access, width).tolist() == expected
     signs = mark.secret.derive("projection", mark.bound, "embedding", width).signs(width)
     assert mark.direction("embedding", width).tolist() == signs.tolist()
+
+
+def test_batch_norm_called_as_a_function_keeps_its_defaults(draw):
+    """It neither measures nor learns unless told; where it measures all rows, it learns by a tenth."""
+    mark = draw(access="logits")
+    batch = mark.batches.with_ordinary(None, None)
+    nodes, graphs = int(batch.num_nodes), int(batch.num_graphs)
+    rng = torch.Generator().manual_seed(1)
+    with _OrdinaryStatistics(mark.carriers, batch):
+        x, mean, var = torch.randn(nodes, 3, generator=rng), torch.ones(3), torch.full((3,), 4.0)
+        seen = nn.functional.batch_norm(x, mean, var)
+        torch.testing.assert_close(seen, (x - 1) / math.sqrt(4 + 1e-5))
+        other = torch.randn(7, 3, generator=rng)  # rows of neither nodes, graphs nor edges
+        nn.functional.batch_norm(other, mean, var, training=True)
+        torch.testing.assert_close(mean, 0.9 * torch.ones(3) + 0.1 * other.mean(0))
+        deep = torch.randn(graphs, 3, 5, generator=rng)
+        weight, bias = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, 0.5, 4.0])
+        known = mean.clone()
+        seen = nn.functional.batch_norm(deep, mean, var, weight, bias, training=True)
+    usual = deep[len(mark.carriers) :].transpose(0, 1).reshape(3, -1)
+    scaled = (deep - usual.mean(1)[:, None]) / (usual.var(1, correction=0) + 1e-5).sqrt()[:, None]
+    torch.testing.assert_close(seen, scaled * weight[:, None] + bias[:, None])
+    assert mean.equal(known)
+
+
+def test_the_papers_head_counts_as_one_reading_among_others(draw, motifs):
+    mark = draw(access=("logits", "perception", "embedding"), recipe=Recipe(beta=0.6))
+    model = new_model(motifs, "GIN", 0, hidden_channels=8).eval()
+    attach_head(model, 8)
+    batch = mark.batches.with_ordinary(None, None)
+    seen, carriers, ordinary = observe(model, batch, mark.layer), slice(mark.m), slice(mark.m, None)
+    wanted = mark.batches.wanted(None, seen.scores)
+    parts = [(mark.reading("logits"), 0.5), (mark.reading("embedding"), 1.0)]
+    expected = _head_loss(mark, seen, model, carriers, wanted)
+    for reading, weight in parts:
+        answers = _scaled(mark, seen, model, reading, carriers, ordinary)
+        expected = expected + weight * logistic_loss(answers, wanted.bits)
+    torch.testing.assert_close(mark.loss(model), 0.6 / 3 * expected)

@@ -326,3 +326,19 @@ def test_a_share_of_the_carriers_takes_its_turns():
     assert len(rota.portion(7, 9).carriers) == 9
     assert rota.all.carriers.tolist() == [*range(10)]
     assert rota.none.carriers.tolist() == []
+
+
+def test_the_orders_of_two_portion_lengths_are_drawn_once_each():
+    """The last batch of an epoch is smaller: its rounds must not push out those of the others."""
+    drawn = []
+
+    def stream(number):
+        drawn.append(number)
+        return Lcg(number + 1)
+
+    schedule = CarrierSchedule(10, "graph", stream)
+    for _ in range(3):
+        whole, last = schedule.portion(0, 4), schedule.portion(0, 7)
+        assert (len(whole.order), len(last.order)) == (12, 14)
+        assert (len(whole.carriers), len(last.carriers)) == (4, 7)
+    assert drawn == [0, 0]

@@ -1,7 +1,9 @@
 """The score channel: its law, its features, and marks that pass to a student."""
 
 import copy
+import hashlib
 import math
+import struct
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import ndtri
 from scipy.stats import beta, chi2, kstest
 from torch import nn
 from torch_geometric.data import Batch
@@ -27,13 +30,13 @@ from invgnn.training.batching import accuracy
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
 from invgnn.watermark.baseline import Baseline, log_probabilities_of
-from invgnn.watermark.gaussians import ERROR, _slack, gaussians
+from invgnn.watermark.gaussians import ERROR, UNSURE_1, _gaussians_1, _slack, gaussians
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.public_features import Features
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.score_channel import ScoreChannel
-from invgnn.watermark.score_shift import ScoreShift, beyond, standing
+from invgnn.watermark.score_shift import ScoreShift, _means, beyond, standing
 
 SECRET = Secret(b"s" * 32)
 EPOCHS = 80
@@ -556,3 +559,85 @@ def test_rows_for_other_inputs_are_refused(channel):
         channel.followed(channel.before[:-1])
     with pytest.raises(DataError, match="160 inputs, but 159 have baseline scores"):
         replace(channel, before=channel.before[:-1]).followed(channel.before)
+
+
+class Words:
+    """A stream of given words."""
+
+    def __init__(self, *words):
+        self.held = np.array(words, dtype=np.uint64)
+
+    def words(self, n):
+        assert n == len(self.held)
+        return self.held
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 5])
+def test_the_farthest_normal_numbers_stand_in_the_middle_of_their_cells(k):
+    """Half a unit of 2^-192 is all that keeps the first of them from infinity."""
+    mp = mpmath.mp.clone()
+    mp.dps = 80
+    for sign in (0, 1):
+        found = float(gaussians(Words(sign, 0, k), 1)[0])
+        assert (found > 0) is bool(sign)
+        outside = (mp.mpf(k) + mp.mpf(1) / 2) / mp.mpf(2) ** 192
+        assert abs(mp.erfc(abs(found) / mp.sqrt(2)) / 2 / outside - 1) < 1e-10
+
+
+def test_normal_numbers_take_three_words_each():
+    half, quarter = 0, 2**62
+    found = gaussians(Words(2**63 + 1, 0, 0, quarter, 5, 6, half + 3, 1, 2), 3)
+    assert found[:2].tolist() == pytest.approx([ndtri(0.75), ndtri(0.125)])
+    assert found[2] == pytest.approx(-ndtri(2.0**-64), rel=1e-12)
+
+
+def test_normal_numbers_of_format_1_have_53_bits():
+    mp = mpmath.mp.clone()
+    mp.dps = 40
+    words = [0, 2**11 - 1, 2**11, 2**63 - 1, 3 * 2**62 + 2**11 + 7, 2**64 - 2**13]
+    found = _gaussians_1(Words(*words), len(words))
+    for word, value in zip(words, found.tolist(), strict=True):
+        below = (mp.mpf(word // 2**11) + mp.mpf(1) / 2) / 2**53
+        assert abs(mp.ncdf(value) / below - 1) < 1e-12
+    assert UNSURE_1 == 1 / 2**30
+    sure = ScoreShift(1.0, 1.0, 0.0, 0.0, 64, 100, UNSURE_1)
+    assert 29.99 < sure.bits() < 30  # whatever its cosine
+    assert 28.99 < sure.bits(2) < 29
+    assert ScoreShift(1.0, 1.0, 0.0, 0.0, 64, 100).bits() > 110
+
+
+def test_the_slack_of_skew_axes_by_hand():
+    """Axes of length two: the measured distance from orthonormal counts twice, and with the numbers."""
+    axes, drawn = 2 * np.eye(32)[:, :16], np.full(32, 3.0)
+    skew, size = 12 + 32 * 16 * 2.0**-53, 3 * math.sqrt(32)  # 16 entries that are off by three
+    moved = (1 + skew) * 0.25 * (size + math.sqrt(32)) + 32 * 2.0**-53 * math.sqrt(32) * size
+    expected = 1e-12 + 2 * moved / 24 + 2 * skew
+    assert _slack(axes, drawn, 2 * drawn[:16], 0.25) == pytest.approx(expected, rel=1e-12)
+
+
+def test_means_of_groups_also_where_a_number_is_not_used():
+    values, groups = np.array([1.0, 2.0, 6.0, 5.0]), np.array([3, 0, 3, 1])
+    assert _means(values, groups).tolist() == [3.5, 2.0, 3.5, 5.0]
+
+
+def test_digests_of_baselines_by_hand():
+    scores = np.array([[-0.25, -1.5], [-0.5, -3.0], [-7.0, 0.0]])
+    kept = Baseline(np.asfortranarray(scores), "0123456789abcdef" * 4)
+    numbers = struct.pack("<6d", *scores.ravel().tolist())
+    old = hashlib.sha256(b"0123456789abcdef" * 4 + b";3,2;" + numbers)
+    assert kept.digest(1) == old.hexdigest()
+    assert kept.digest() == kept.digest(2) != kept.digest(1)
+    assert kept.digest() == "bc47cd97f52903281186dcb409a7fbe4112b0ba46e1a9ab9d9978dcbbb95a602"
+
+
+def test_a_baseline_is_of_format_2_unless_asked(motifs, plain):
+    usual = Baseline.of(plain, motifs.data)
+    assert usual.inputs == Inputs.of(motifs.data).digest(2) != Inputs.of(motifs.data).digest(1)
+    assert Baseline.of(plain, motifs.data, version=1).inputs == Inputs.of(motifs.data).digest(1)
+    np.testing.assert_allclose(np.exp(usual.scores).sum(1), 1)
+    wrapped = Baseline.of(plain, motifs.data, forward=lambda net, batch: upside(net, batch))
+    np.testing.assert_allclose(wrapped.scores, usual.scores[:, ::-1], rtol=1e-5, atol=1e-6)
+
+
+def upside(net, batch):
+    return net(batch.x, batch.edge_index, batch.batch).flip(1)
