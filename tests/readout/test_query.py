@@ -594,7 +594,7 @@ def test_rows_without_scores_and_with_gaps_are_refused():
 
 
 @pytest.mark.parametrize(
-    "rows", [[[2e6, 0, 1], [0, 3e6, 0]], [[5, 5 + 9e-5], [5, 5]], [[1e300, 0], [1, 2]]]
+    "rows", [[[2e6, 0, 1], [0, 3e6, 0]], [[5, 5 + 9e-5], [5, 5]], [[1e300, 0], [1e299, 2e299]]]
 )
 def test_differences_that_doubles_would_lose_are_scaled_by_one_factor(rows):
     """The rows about their means, the largest at ten nats."""
@@ -746,6 +746,18 @@ def test_a_function_for_single_graphs_is_asked_about_single_graphs(draw, classes
         mark.ask(f).scores for f in (batched, lambda batch: (batch.x.mean(0) @ table).tolist())
     )
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("absurd", [1e7, 1e20, 1e300, -1e300, np.inf])
+@pytest.mark.parametrize("size", [1.0, 1e9])
+def test_one_absurd_reply_does_not_hide_the_others(absurd, size):
+    """A server could otherwise hide a mark behind a single ordinary input."""
+    scores = size * np.random.default_rng(0).normal(size=(192, 3))
+    spoilt = scores.copy()
+    spoilt[150, 1] = absurd
+    honest, found = (torch.from_numpy(tidy(one)).log_softmax(-1)[:128].numpy() for one in (scores, spoilt))
+    for ours, theirs in zip(honest.T, found.T, strict=True):
+        assert np.corrcoef(np.argsort(np.argsort(ours)), np.argsort(np.argsort(theirs)))[0, 1] > 0.9
 
 
 # --- what a reply may look like

@@ -604,6 +604,6 @@ def test_every_even_m_from_8_to_4096_is_tried():
         return m + 1
 
     law = null.Null("never", True, "no count suffices", never, lambda m, t: 0.0)
-    with pytest.raises(ParameterError, match="no m up to 4096 reaches power 0.99 at alpha"):
+    with pytest.raises(ParameterError, match=r"no m up to 4096 reaches power 0\.99 at alpha"):
         null.smallest_m(1e-6, 1.0, null=law)
     assert tried == [*range(8, 4097, 2)]

@@ -13,7 +13,7 @@ from invgnn.errors import SuspectError
 from invgnn.readout.reading import Reading, standardise
 
 DIGITS = 40
-"""Number of binary digits that an answer keeps, relative to the largest answer."""
+"""Number of binary digits that a typical answer keeps."""
 LEAST_ALIKE = 8
 """Smallest number of equal answers that count as a constant reply; task graphs may occur twice."""
 REPEATS = 0.1
@@ -86,7 +86,9 @@ class Answers:
 
 
 def rounded(answers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round answers to 2^-40 of a typical one, so that ties do not depend on the rounding of a processor.
+    """Round answers to 2^-40 of a typical one, so that ties do not depend on the order of sums in doubles.
+
+    Scores that a model computes in single precision may still differ between processors.
 
     Typical is the median size of the finite answers other than 0: a single huge answer changes nothing.
 
@@ -100,8 +102,8 @@ def rounded(answers: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(
         over="ignore"
     ):  # a quotient may be infinite: the answer is then far too large to round
-        quotient = answers / unit
-        return np.where(np.isfinite(quotient), np.round(quotient) * unit, answers)
+        found = np.round(answers / unit) * unit
+    return np.where(np.isfinite(found), found, answers)
 
 
 def _alike(answers: NDArray[np.float64]) -> NDArray[np.bool_]:

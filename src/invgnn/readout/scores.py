@@ -97,7 +97,8 @@ def tidy(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores that can be computed with, whatever their size; rows without any score are NaN.
 
     A column without any score, and scores of minus infinity, exclude a class. Scores so large or so close
-    together that doubles would lose their differences are scaled, all by one factor.
+    together that doubles would lose their differences are scaled, all by one factor. Single rows that are
+    far larger than a typical row are clipped first, so that one absurd reply does not blur the others.
 
     Guarantee: all of this depends on the scores alone.
     """
@@ -108,6 +109,9 @@ def tidy(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = float(scores[finite].min()), float(scores[finite].max())
     least = 0.0 if low >= 0 else low - GAP
     out = np.where(np.isposinf(scores), high + GAP, np.where(finite, scores, least))
+    typical = float(np.quantile(np.abs(out[~void]).max(1), 0.5, method="lower"))
+    bound = HUGE if typical <= HUGE else min(10 * typical, 1e307)
+    out = np.clip(out, -bound, bound)
     largest = float(np.abs(out).max())
     centred = out / largest if largest > HUGE else out
     spread = float(np.abs(centred - centred.mean(1, keepdims=True))[~void].max())

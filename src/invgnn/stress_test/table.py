@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
+import csv
+import io
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from torch import nn
 
 from invgnn.audit.provenance import digest_model
 from invgnn.errors import FileError
-from invgnn.storage.tables import Results, read_rows
+from invgnn.storage.tables import Results
 from invgnn.stress_test.rows import NUMBERS, Found, Row
 from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
@@ -57,16 +59,17 @@ class StressTable:
         """
         if not self.path.exists():
             return []
-        lines = read_rows(self.path)
-        columns = self.path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r").split(",")
-        if columns not in ([""], self.header) or any(line["run"] != self.run for line in lines):
+        kept = self.path.read_bytes().partition(b"\0")[0]  # what follows was never finished
+        whole = kept[: kept.rfind(b"\n") + 1]
+        lines = list(csv.DictReader(io.StringIO(whole.decode(errors="replace"), newline="")))
+        header = (whole or kept).decode(errors="replace").splitlines()[:1]
+        expected = ",".join(self.header)
+        fits = header == [expected] if whole else expected.startswith("".join(header))
+        if not fits or any(line["run"] != self.run for line in lines):
             raise FileError(
                 f"{self.path} holds rows of another stress test", "choose another file, or move this one"
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # an incomplete last line is removed
-            with self._open():
-                lines = read_rows(self.path)
+        os.truncate(self.path, len(whole))
         return [self._row(line) for line in lines]
 
     def add(self, row: Row) -> None:
