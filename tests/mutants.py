@@ -125,6 +125,8 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
     ("readout/replies", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions",
     ("watermark/carrier_batches", "self._rounds.pop(known[0])", "known[-1]"): "a round is kept once",
     ("watermark/carrier_batches", "list(zip(parts", "strict=False"): "as many parts as answers, always",
+    ("readout/query", "caller.on(inputs[0]", "inputs[-1]"): "there is one input",
+    ("readout/query", "caller.on(inputs[0]", "inputs[-1] #2"): "there is one input",
     ("audit/verify", "zip(others, tests", "strict=False"): "as many tests as controls, always",
 }
 

@@ -951,3 +951,8 @@ def test_what_some_calls_lack_is_not_read_at_all(rings):
     assert stacked((first, None)) is None
     assert stacked() is None
     assert stacked((first, one), (second, wide)) == [[-1.0, -1.0], [-1.0, -1.0], [1.0, 2.0]]
+
+
+def test_an_endpoint_may_drop_the_batch_dimension_of_a_single_input(motifs):
+    found = scores_on(lambda batch: np.array([0.25, 0.75]), motifs.graphs[:2], chunk=1)
+    assert found.tolist() == [[0.25, 0.75], [0.25, 0.75]]

@@ -607,3 +607,16 @@ def test_every_even_m_from_8_to_4096_is_tried():
     with pytest.raises(ParameterError, match=r"no m up to 4096 reaches power 0\.99 at alpha"):
         null.smallest_m(1e-6, 1.0, null=law)
     assert tried == [*range(8, 4097, 2)]
+
+
+def test_which_nulls_keep_their_level_under_a_balanced_key():
+    laws = {**NULLS, "models": null.models([1]), "decoys": null.decoys([1])}
+    assert {name: law.valid_for_balanced for name, law in laws.items()} == {
+        "exact": True,
+        "binomial": False,
+        "hoeffding": True,
+        "paper": False,
+        "models": True,
+        "decoys": True,
+    }
+    assert all(law.name == name for name, law in laws.items())
