@@ -229,6 +229,28 @@ def test_a_line_that_was_cut_off_is_done_again(ledger, rows):
     assert ledger.path.read_text() == whole
 
 
+def test_a_table_goes_on_wherever_it_was_cut(ledger, rows):
+    for row in rows[:2]:
+        ledger.add(row)
+    whole = ledger.path.read_bytes()
+    header, first = (whole.index(b"\n", start) + 1 for start in (0, whole.index(b"\n") + 1))
+    for cut, left in (
+        (0, 0),
+        (5, 0),
+        (header, 0),
+        (header + 4, 0),
+        (first - 1, 0),
+        (first, 1),
+        (first + 4, 1),
+    ):
+        for tail in (b"", b"\0un,x\n"):  # the second was being written
+            ledger.path.write_bytes(whole[:cut] + tail)
+            assert ledger.read() == rows[:left], (cut, tail)
+            for row in rows[left:2]:
+                ledger.add(row)
+            assert ledger.path.read_bytes() == whole
+
+
 def test_rows_of_another_test_are_refused(ledger, rows, model, mark, web, draw, tmp_path):
     ledger.add(rows[0])
     before = ledger.path.read_bytes()
