@@ -75,6 +75,8 @@ def test_the_example_of_the_readme_runs(run, tmp_path):
 
 
 def test_the_demo_runs(run, tmp_path):
-    record = json.loads(run("invgnn", "demo", "--epochs", "8", "--json", "-o", str(tmp_path / "out")))
-    assert {row["status"] for row in record["rows"]} >= {"owned", "not shown"}
+    record = json.loads(run("invgnn", "demo", "--epochs", "15", "--json", "-o", str(tmp_path / "out")))
+    rows = {row["model"]: row for row in record["rows"]}
+    assert rows["unmarked A"]["status"] == "not shown"
+    assert rows["marked"]["evidence_bits"] > 20  # a fresh secret, and few epochs
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
