@@ -74,7 +74,8 @@ def test_a_score_channel_of_format_1_is_read_soundly(rings):
     mark, golden = Watermark.load(HERE / "v1-score-channel.mark"), GOLDEN["score-channel"]
     data = items(rings)
     channel = mark.channel(data)
-    np.testing.assert_allclose(np.abs(channel.direction), golden["direction"], atol=1e-6)
+    found = np.abs(channel.direction)  # features of format 1 hold nearly constant units, which show rounding
+    np.testing.assert_allclose(found, golden["direction"], atol=1e-5)
     lean = channel.compare(channel.direction, channel.direction, len(data))
     assert lean.bits() <= 30  # its normal numbers had too few bits for more
     verdict = verify(counts, mark, data=data)
