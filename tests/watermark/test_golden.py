@@ -74,7 +74,7 @@ def test_a_score_channel_of_format_1_is_read_soundly(rings):
     mark, golden = Watermark.load(HERE / "v1-score-channel.mark"), GOLDEN["score-channel"]
     data = items(rings)
     channel = mark.channel(data)
-    found = np.abs(channel.direction)  # features of format 1 hold nearly constant units, which show rounding
+    found = np.abs(channel.direction)  # its features include nearly constant units: rounding
     np.testing.assert_allclose(found, golden["direction"], atol=1e-5)
     lean = channel.compare(channel.direction, channel.direction, len(data))
     assert lean.bits() <= 30  # its normal numbers had too few bits for more
