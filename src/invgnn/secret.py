@@ -247,18 +247,7 @@ class Secret:
 
 
 def public_stream(label: str, *parts: str | bytes | int) -> Stream:
-    """Return the stream for a public choice: the same for everyone.
-
-    Args:
-        label: The purpose.
-        *parts: Values to which the stream is bound.
-
-    Returns:
-        The stream.
-
-    Raises:
-        ParameterError: If a part is neither text nor bytes nor an integer.
-    """
+    """Return the stream for a public choice, the same for everyone; arguments as in `Secret.derive`."""
     return Stream(_hash("invgnn/1", b"", label, *parts))
 
 

@@ -197,15 +197,9 @@ class SGC(Backbone):
     """
 
     def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        *,
-        level: Level = "node",
-        dropout: float = 0.0,
-    ) -> None:
+        self, in_channels: int, hidden_channels: int, num_layers: int, out_channels: int,
+        *, level: Level = "node", dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         if num_layers != 1:
             raise ParameterError(f"SGC has one layer, but num_layers is {num_layers}", "pass num_layers=1")
         super().__init__(

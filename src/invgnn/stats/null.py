@@ -108,6 +108,11 @@ class Null:
         return p_of(log_p_matches(threshold, m, m // 2 if ones is None else ones))
 
 
+def _dependence(rho0: float) -> float:
+    """Return the paper's allowance c for dependent carriers."""
+    return min(4 * rho0, 0.5)
+
+
 def hoeffding(rho0: float = RHO0) -> Null:
     """Build the paper's Hoeffding null, corrected to the mean m/2 that T has under H0.
 
@@ -119,7 +124,7 @@ def hoeffding(rho0: float = RHO0) -> Null:
     Returns:
         The null.
     """
-    c = min(4 * rho0, 0.5)
+    c = _dependence(rho0)
     return Null(
         "hoeffding",
         True,
@@ -133,15 +138,9 @@ def hoeffding(rho0: float = RHO0) -> Null:
 def paper(rho0: float = RHO0) -> Null:
     """Build the null of the paper's literal formula, which is unsound: at m = 64 it accepts 0.3 %.
 
-    It claims Pr[T >= t] <= exp(-2 (1 - c) m (1 - t/m)^2), with c = min(4 rho0, 1/2).
-
-    Args:
-        rho0: The paper's correlation of carriers.
-
-    Returns:
-        The null.
+    It claims Pr[T >= t] <= exp(-2 (1 - c) m (1 - t/m)^2), with c and rho0 as in `hoeffding`.
     """
-    c = min(4 * rho0, 0.5)
+    c = _dependence(rho0)
     return Null(
         "paper",
         False,

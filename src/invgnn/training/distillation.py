@@ -12,7 +12,7 @@ from invgnn.nn.distillation import distillation_loss
 from invgnn.nn.forward import call, evaluation_mode
 from invgnn.nn.layers import all_learn
 from invgnn.training.batching import Collated, batches
-from invgnn.training.fitting import BATCH_SIZE, Item, Losses, fit
+from invgnn.training.fitting import BATCH_SIZE, FitOptions, Item, Losses, fit
 from invgnn.training.tasks import Task
 
 TEMPERATURE = 2.0
@@ -103,9 +103,7 @@ def learn(
         task,
         lambda: batches(task, numbered, BATCH_SIZE),
         losses,
-        epochs=epochs,
-        lr=lr,
-        select=select,
+        FitOptions(epochs, lr, select=select),
         prefer_later=True,
         held=held,
     )

@@ -76,16 +76,34 @@ class Losses:
     total: Tensor
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """Settings of a training run, as passed to `train`.
+
+    Attributes:
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        weight_decay: Weight decay of Adam.
+        batch_size: Graphs per batch.
+        seed: Fixes the order of batches and dropout.
+        select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
+    """
+
+    epochs: int = 100
+    lr: float = 0.01
+    weight_decay: float = WEIGHT_DECAY
+    batch_size: int = BATCH_SIZE
+    seed: int = 41
+    select: bool = True
+
+
 def fit(
     model: nn.Module,
     task: Task,
     source: Callable[[], Iterable[Item]],
     losses: Callable[[Item, int], Losses],
+    options: FitOptions,
     *,
-    epochs: int,
-    lr: float,
-    weight_decay: float = WEIGHT_DECAY,
-    select: bool = True,
     eligible: Callable[[int], bool] = lambda epoch: True,
     prefer_later: bool = False,
     held: Collated | None = None,
@@ -98,10 +116,7 @@ def fit(
         task: The task, on the device of the model.
         source: Returns the batches of one epoch.
         losses: Maps a batch and the number of the optimiser step to its losses.
-        epochs: Number of epochs.
-        lr: Learning rate of Adam.
-        weight_decay: Weight decay of Adam.
-        select: Whether to keep the best epoch; otherwise the last is kept.
+        options: Settings of the run. The batches and the random state are the caller's.
         eligible: Which epochs may be kept.
         prefer_later: Which of two equally good epochs to keep.
         held: The collated graphs of a graph task, to evaluate on.
@@ -128,13 +143,21 @@ def fit(
         found = accuracy(model, task, task.val, held)
         history.val_acc.append(found)
         better = found > history.best_val_acc or (prefer_later and found == history.best_val_acc)
-        if not select or (eligible(epoch) and better):
+        if not options.select or (eligible(epoch) and better):
             history.best_epoch, history.best_val_acc = epoch, found
             best = {k: v.detach().clone() for k, v in model.state_dict().items()}
         if progress is not None:
-            progress(epoch + 1, epochs)
+            progress(epoch + 1, options.epochs)
 
-    optimise(model, source, loss, epochs=epochs, lr=lr, weight_decay=weight_decay, after_epoch=finish)
+    optimise(
+        model,
+        source,
+        loss,
+        epochs=options.epochs,
+        lr=options.lr,
+        weight_decay=options.weight_decay,
+        after_epoch=finish,
+    )
     if best:
         model.load_state_dict(best)
     agree(model)  # each process selects by its own statistics
@@ -146,26 +169,15 @@ def fit(
 def fit_task(
     model: nn.Module,
     task: Task,
-    *,
-    epochs: int = 100,
-    lr: float = 0.01,
-    weight_decay: float = WEIGHT_DECAY,
-    batch_size: int = BATCH_SIZE,
-    seed: int = 41,
-    select: bool = True,
+    options: FitOptions,
     progress: Progress | None = None,
 ) -> History:
-    """Train a model on a task in place, without a mark, and keep the best epoch.
+    """Train a model on a task in place, without a mark.
 
     Args:
         model: The model; left in evaluation mode.
         task: The task.
-        epochs: Number of epochs.
-        lr: Learning rate of Adam.
-        weight_decay: Weight decay of Adam.
-        batch_size: Graphs per batch.
-        seed: Fixes the order of batches and dropout.
-        select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
+        options: Settings of the run.
         progress: Called after every epoch.
 
     Returns:
@@ -179,19 +191,11 @@ def fit_task(
         found = label_loss(call(model, batch), batch, rows)
         return Losses(found, None, found)
 
-    with seeded(seed):
-        return fit(
-            model,
-            task,
-            lambda: batches(task, held, batch_size),
-            losses,
-            epochs=epochs,
-            lr=lr,
-            weight_decay=weight_decay,
-            select=select,
-            held=held,
-            progress=progress,
-        )
+    def source() -> Iterable[Item]:
+        return batches(task, held, options.batch_size)
+
+    with seeded(options.seed):
+        return fit(model, task, source, losses, options, held=held, progress=progress)
 
 
 def label_loss(scores: Tensor, batch: Any, rows: Tensor | None) -> Tensor:

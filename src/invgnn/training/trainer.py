@@ -21,6 +21,7 @@ from invgnn.training.batching import Collated, batches, placed
 from invgnn.training.distillation import TEMPERATURE
 from invgnn.training.fitting import (
     BATCH_SIZE,
+    FitOptions,
     History,
     Item,
     Losses,
@@ -89,8 +90,7 @@ def train(
         SuspectError: If the model cannot be read at a level that the mark declares.
         DataError: If carriers cannot be mixed into batches of this task.
     """
-    options: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "batch_size": batch_size}
-    options |= {"seed": seed, "select": select}
+    options = FitOptions(epochs, lr, weight_decay, batch_size, seed, select)
     total = planned(task, mark, epochs, batch_size, trained=trained)
     before = History()
 
@@ -99,21 +99,22 @@ def train(
             progress(len(before.loss) + done, total)
 
     if mark is None:
-        return fit_task(model, task, epochs=epochs, progress=report, **options)
-    embedding = _Embedding(model, placed(task, model), progress=report, **options)
+        return fit_task(model, task, options, report)
+    embedding = _Embedding(model, placed(task, model), options, report)
     embedding.check(mark)
     carriers = to_batch(mark.carriers, weight_of(unwrap(model)))  # inputs that `mark.forward` accepts
     unscale_weights(model, carriers, mark.forward)
     mark = _changed(mark, warmup_steps=0) if trained else mark
     if mark.score_channel is not None:
         with without_dropout():
-            history = embedding.run(mark, epochs, _Targets(embedding.shifted(mark.channel(task.data))))
+            history = embedding.run(mark, _Targets(embedding.shifted(mark.channel(task.data))))
     elif not _apart(task, mark, batch_size):
-        history = embedding.run(mark, epochs)
+        history = embedding.run(mark)
     else:
-        before = before if trained else fit_task(model, task, epochs=epochs, progress=report, **options)
+        before = before if trained else fit_task(model, task, options, report)
         targets = None if before.unfinished else _Targets(embedding.scores(), embedding.labels)
-        history = embedding.run(_changed(mark, warmup_steps=0), total - len(before.loss), targets)
+        longer = replace(embedding, options=replace(options, epochs=total - len(before.loss)))
+        history = longer.run(_changed(mark, warmup_steps=0), targets)
     if mark.recipe.weight_scale is not None:
         scale_weights(model, carriers, mark.recipe.weight_scale, mark.forward)
     return before.then(history)
@@ -175,11 +176,7 @@ class _Embedding:
 
     model: nn.Module
     task: Task
-    lr: float
-    weight_decay: float
-    batch_size: int
-    seed: int
-    select: bool
+    options: FitOptions
     progress: Progress
 
     @cached_property
@@ -192,13 +189,13 @@ class _Embedding:
         """The class of every node or graph."""
         return self.task.graphs[0].y if self.held is None else self.held.y
 
-    def run(self, mark: Watermark, epochs: int, targets: _Targets | None = None) -> History:
+    def run(self, mark: Watermark, targets: _Targets | None = None) -> History:
         """Train on the labels, or on targets instead, and embed the mark after its warm-up steps."""
-        model, task, held = self.model, self.task, self.held
+        model, task, held, options = self.model, self.task, self.held, self.options
         source = held if held is None or targets is None else held.numbered()
-        steps = _steps(task, self.batch_size)
-        first = mark.recipe.first_step(epochs * steps)
-        mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, self.batch_size))
+        steps = _steps(task, options.batch_size)
+        first = mark.recipe.first_step(options.epochs * steps)
+        mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, options.batch_size))
 
         def losses(item: Item, step: int) -> Losses:
             batch, rows = item
@@ -224,17 +221,14 @@ class _Embedding:
             total = projected_sum(found, marked, model.parameters(), mark.recipe.cap, peers(model))
             return Losses(found, marked, total)
 
-        with seeded(self.seed):
+        with seeded(options.seed):
             return fit(
                 model,
                 task,
-                lambda: batches(task, source, self.batch_size),
+                lambda: batches(task, source, options.batch_size),
                 losses,
-                epochs=epochs,
-                lr=self.lr,
-                weight_decay=self.weight_decay,
-                select=self.select,
-                eligible=lambda epoch: 4 * (epoch + 1) > 3 * epochs,
+                options,
+                eligible=lambda epoch: 4 * (epoch + 1) > 3 * options.epochs,
                 held=held,
                 progress=self.progress,
             )

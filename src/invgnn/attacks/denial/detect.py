@@ -13,7 +13,7 @@ from invgnn.attacks.own_marks import own_marks
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import call, evaluation_mode, to_batch
 from invgnn.nn.observation import num_graphs
-from invgnn.training.fitting import fit_task
+from invgnn.training.fitting import FitOptions, fit_task
 from invgnn.training.tasks import Task, new_model
 from invgnn.watermark.reference import Reference
 
@@ -77,7 +77,7 @@ def learn_carriers(model: nn.Module, task: Task, secrets: int, m: int, epochs: i
     usual = usual.take(torch.randperm(len(usual))[:MOST].numpy())
     lesson = _lesson(usual, carriers)
     net = new_model(lesson, "GIN", seed, hidden_channels=32)
-    fit_task(net, lesson, epochs=epochs, seed=seed)
+    fit_task(net, lesson, FitOptions(epochs, seed=seed))
     odds = log_odds(net, to_batch(usual)).sort().values
     most = float(odds[len(odds) - 1 - int(SHARE * len(odds))])
     return Detector(net.eval(), most + ROUNDING, int(carriers.sizes.max()))

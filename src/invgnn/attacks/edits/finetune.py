@@ -12,7 +12,7 @@ from invgnn.attacks.edits.edit import Edit
 from invgnn.errors import ParameterError
 from invgnn.nn.layers import all_learn, reset
 from invgnn.training.batching import last_layer
-from invgnn.training.fitting import fit_task
+from invgnn.training.fitting import FitOptions, fit_task
 from invgnn.training.tasks import Task
 
 Part = Literal["all", "last"]
@@ -47,7 +47,7 @@ class FineTune(Edit):
         if self.fresh:
             reset(last)
         with _learning(model, last if self.part == "last" else model):
-            fit_task(model, task, epochs=self.epochs, lr=self.lr, seed=self.seed, select=False)
+            fit_task(model, task, FitOptions(self.epochs, self.lr, seed=self.seed, select=False))
         return model
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import observe, to_batch, weight_of
 from invgnn.nn.layers import fresh_twin
 from invgnn.readout.reading import answer
-from invgnn.training.fitting import fit_task
+from invgnn.training.fitting import FitOptions, fit_task
 from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.reference import Reference
@@ -56,7 +56,7 @@ class TransferCarriers(Forgery):
     def _own_model(self, model: nn.Module, task: Task, number: int) -> nn.Module:
         """Train a model of the same architecture."""
         twin = fresh_twin(model)
-        fit_task(twin, task, epochs=self.epochs, seed=self.seed + number)
+        fit_task(twin, task, FitOptions(self.epochs, seed=self.seed + number))
         return twin.requires_grad_(False)
 
     def tune(self, models: list[nn.Module], mark: Watermark) -> Graphs:

@@ -8,7 +8,7 @@ from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.errors import ParameterError
 from invgnn.nn.layers import fresh_twin
 from invgnn.training.distillation import ask_teacher, learn
-from invgnn.training.fitting import fit_task
+from invgnn.training.fitting import FitOptions, fit_task
 from invgnn.training.tasks import Task
 
 
@@ -60,7 +60,7 @@ class KDKill(Attack):
             task: Its task.
         """
         teacher = fresh_twin(model)
-        fit_task(teacher, task, epochs=self.epochs, lr=self.lr, seed=self.seed)
+        fit_task(teacher, task, FitOptions(self.epochs, self.lr, seed=self.seed))
         return teacher
 
     def __repr__(self) -> str:
