@@ -125,8 +125,27 @@ IGNORED: Mapping[tuple[str, str, str], str] = {
     ("readout/replies", "log_softmax(-1)", "-1 → 1"): "scores have two dimensions",
     ("watermark/carrier_batches", "self._rounds.pop(known[0])", "known[-1]"): "a round is kept once",
     ("watermark/carrier_batches", "list(zip(parts", "strict=False"): "as many parts as answers, always",
-    ("readout/query", "caller.on(inputs[0]", "inputs[-1]"): "there is one input",
-    ("readout/query", "caller.on(inputs[0]", "inputs[-1] #2"): "there is one input",
+    ("readout/query", "_Reply = TypeVar(", "TypeVar('_Replyx')"): "a name for type checkers",
+    (
+        "readout/query",
+        "raise AssertionError(",
+        "→ pass",
+    ): "it is never called; type checkers want a direction",
+    ("readout/alignment", "torch.full_like(logs[:, :1]", ":1 → :2"): "the last column is the same",
+    ("readout/scores", "found.dtype.kind not in", "'fiubUSx'"): "no type of numpy is of kind x",
+    ("readout/reading", "is_autocast_available(place) and", "or torch.is_autocast_enabled(place)"): (
+        "what is off can be switched off again"
+    ),
+    (
+        "audit/examine",
+        "if not readable and len(levels) == 1",
+        "levels[0] → levels[-1]",
+    ): "there is one level",
+    ("audit/examine", "best=min(readable", "else 1.0"): "all of these have evidence",
+    ("audit/examine", "found = min((level.evidence.log_p", "default=1.0"): "no p-value is above 1",
+    ("audit/examine", "return min(0.0, found", "min(1.0, found + 1e-06 * abs(found))"): (
+        "no logarithm of a probability is above 0"
+    ),
     ("audit/verify", "zip(others, tests", "strict=False"): "as many tests as controls, always",
 }
 

@@ -14,10 +14,11 @@ from scipy.stats import fisher_exact
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from invgnn.audit.examine import Refusal, _shift, examine
+from invgnn.audit.examine import Finding, Level, Refusal, _refusal, _shift, examine, with_channel
 from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.readout.query import PATIENCE, ask
+from invgnn.stats.evidence import Evidence
 from invgnn.storage.encoding import decode
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
@@ -487,3 +488,66 @@ def test_the_score_channel_takes_the_columns_of_classes_that_it_has(classes, col
         return
     chosen = scores[:, list(columns)]
     np.testing.assert_allclose(rows, chosen - np.log(np.exp(chosen).sum(1, keepdims=True)))
+
+
+def test_where_nothing_was_read_there_is_no_evidence():
+    silent = Level("logits", None, None, "it answers nothing")
+    assert silent.constant
+    none = Finding((silent,), silent, None, (0, 1), False, 1, 0.0, Refusal(0, 0, 8, 8), 16)
+    with pytest.raises(SuspectError, match="no level could be read") as caught:
+        _ = none.evidence
+    assert caught.value.advice == "it answers nothing"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "counted"), [((True, True), 0), ((True, False), 1), ((False, False), 0), ((False, True), 0)]
+)
+def test_refusals_are_counted_once_at_the_first_level_of_scores(hidden, counted):
+    """Else at the first level of all; what is refused and what is answered alike count together."""
+    counts = [(3, 4, 5, 6), (30, 40, 50, 60)]
+    names = ("refused_carriers", "refused_ordinary", "alike_carriers", "alike_ordinary")
+    levels = [
+        SimpleNamespace(
+            answers=SimpleNamespace(
+                reading=SimpleNamespace(hidden=one), **dict(zip(names, four, strict=True))
+            )
+        )
+        for one, four in zip(hidden, counts, strict=True)
+    ]
+    mark = SimpleNamespace(m=128, ordinary=range(64))
+    assert _refusal(levels, mark) == [Refusal(8, 10, 128, 64), Refusal(80, 100, 128, 64)][counted]
+
+
+def test_two_channels_are_combined_by_fishers_method():
+    carriers = Evidence("combined", math.log(0.01), 8, 8, 4, 0.0, True)
+    assert with_channel(carriers, None) is carriers
+    both = with_channel(carriers, SimpleNamespace(log_p=math.log(0.02)))
+    product = 0.01 * 0.02
+    assert math.exp(both.log_p) == pytest.approx(product * (1 - math.log(product)), rel=1e-6)
+    assert both.statistic == "combined and score shift"
+
+
+def test_all_inputs_are_counted_and_called_as_told(motifs):
+    """Carriers, ordinary inputs and those of the score channel, through the same forward."""
+    from invgnn.secret import Secret
+
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = new_model(motifs, "GIN", 0, hidden_channels=8)
+
+        def forward(self, adjacency, features, owners):
+            return self.inner(features, adjacency, owners)
+
+    def through(model, batch):
+        return model(batch.edge_index, batch.x, batch.batch)
+
+    odd = Odd().eval()
+    mark = Watermark.draw(Secret(b"c" * 32), motifs.data, m=16, access="logits", score_channel=16)
+    mark = mark.with_baseline(odd.inner, motifs.data)
+    channel = mark.channel(motifs.data)
+    found = examine(mark, odd, channel=channel, forward=through)
+    assert found.queries == 16 + len(mark.ordinary) + len(motifs.data)
+    assert found.log_p == examine(mark, odd.inner, channel=channel).log_p
+    with pytest.raises(SuspectError, match=r"no finite answer on any of"):
+        examine(mark, lambda batch: torch.full((batch.num_graphs, 2), torch.nan))

@@ -19,9 +19,9 @@ from scipy.stats import binomtest, hypergeom, rankdata
 import invgnn.audit.verdict
 from invgnn.audit.examine import Refusal, examine
 from invgnn.audit.provenance import digest_model, trace
-from invgnn.audit.verdict import ceil_p, floor_bits
+from invgnn.audit.verdict import BOTH_CONDITION, CONDITION, _channel_words, _level_words, ceil_p, floor_bits
 from invgnn.audit.verify import _between, _control, _decide, _law, _refused, _shown, verify
-from invgnn.errors import ParameterError
+from invgnn.errors import ParameterError, SuspectError
 from invgnn.nn.forward import to_batch
 from invgnn.nn.model_file import save_model
 from invgnn.secret import Secret
@@ -30,6 +30,7 @@ from invgnn.stats.evidence import STATISTICS
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
 from invgnn.version import __version__
+from invgnn.watermark.mark import Watermark
 
 
 def looks(x, edge_index, batch, graph):
@@ -228,7 +229,18 @@ def test_a_verdict_is_plain_json(marks, motifs):
     assert full["bits"] == mark.bits.tolist()
     assert full["answers"] == mark.read(model).carriers.tolist()
     assert full["ordinary"] == mark.read(model).ordinary.tolist()
-    assert verify(puppet(mark, told(mark)), mark).digests["suspect"] == "function"
+    bare = verify(puppet(mark, told(mark)), mark)
+    assert bare.digests["suspect"] == "function"
+    assert (bare.answers, bare.ordinary, bare.bits) == (None, None, None)
+
+
+def test_private_values_are_shown_only_where_they_are_asked_for(marks):
+    """A verdict may be printed or logged; the key and the raw answers stay out of it."""
+    verdict = verify(lazy, marks[8], with_answers=True)
+    assert all(f" {name}=" not in repr(verdict) for name in ("answers", "ordinary", "bits"))
+    private = {"answers", "ordinary", "bits"}
+    assert private & verdict.to_json().keys() == private
+    assert private & verdict.to_json(private=False).keys() == set()
 
 
 def test_a_file_is_a_suspect(marks, motifs, tmp_path):
@@ -437,6 +449,9 @@ def test_bits_are_shown_rounded_downwards(bits, shown):
         (-4.1, "10^-4.1"),
         (-6.19, "10^-6.1"),
         (-123.45, "10^-123.4"),
+        (math.nextafter(-1.0, 0), "0.101"),  # a trifle above what three digits, or one, can say
+        (math.nextafter(-5.0, 0), "10^-4.9"),
+        (1e-9, "1"),
     ],
 )
 def test_p_values_are_shown_rounded_upwards(log10_p, shown):
@@ -485,6 +500,7 @@ BITS = math.log(2)
         (finding(math.log(0.011), refused=math.log(0.02)), {}, "not shown", "by chance"),
         (finding(-81 * BITS, refused=-9.0), {}, "owned", "refused 9 of 16 carriers and 1 of 64 ordinary"),
         (finding(-40 * BITS, refused=-9.0), {}, "inconclusive", "refused 9 of 16 carriers"),
+        (finding(math.log(0.01), refused=-9.0), {}, "inconclusive", "chance is ruled out"),
         (finding(constant=True), {}, "inconclusive", "the same on every carrier"),
         (finding(constant=True, refused=-9.0), {}, "inconclusive", "refused 9 of 16 carriers"),
         (finding(-81 * BITS, constant=True, score_shift=1), {}, "owned", "at least 80 bits"),
@@ -520,6 +536,13 @@ def test_a_mark_that_is_too_small_says_how_much_it_can_give(options, most):
     assert "with its baseline scores" not in said
 
 
+def test_a_mark_that_can_give_just_enough_is_not_called_small(monkeypatch):
+    most = math.log2(math.comb(64, 32)) - math.log2(2)
+    for needed, small in ((most, False), (math.nextafter(most, 99), True)):
+        monkeypatch.setattr("invgnn.audit.verify.GRINDING_BITS", needed)
+        assert ("can give at most" in decided(finding(-40 * BITS), m=64)[1]) is small
+
+
 def test_a_plain_mark_is_never_owned():
     ten = [finding()] * 100
     low = finding(-81 * BITS)
@@ -528,6 +551,7 @@ def test_a_plain_mark_is_never_owned():
     assert "more bits than unmarked" in decided(low, key="plain", controls=ten[:100])[1]
     assert decided(finding(math.log(0.02)), key="plain", controls=ten[:100])[0] == "not shown"
     assert "no p-value is below 0.02" in decided(finding(tests=2), key="plain", controls=ten[:99])[1]
+    assert decided(finding(tests=2), key="plain")[1].endswith("no p-value is below 1")  # and none above
     blind = [finding(levels=(None,))] * 50  # that cannot be read where the suspect was
     assert "with 90 of them" in decided(low, key="plain", controls=[*ten[:90], *blind])[1]
 
@@ -551,9 +575,9 @@ def test_refusals_at_exactly_the_level_are_named():
 def test_a_suspect_can_be_one_of_so_many_and_no_more(marks):
     assert verify(lazy, marks[8], suspects=2**62).suspects == 2**62
     for suspects in (0, 2**62 + 1, 1.0, True):
-        with pytest.raises(ParameterError, match="suspects"):
+        with pytest.raises(ParameterError, match=r"^suspects is"):
             verify(lazy, marks[8], suspects=suspects)
-    with pytest.raises(ParameterError, match="code_from"):
+    with pytest.raises(ParameterError, match=r"^unknown code_from 'library'"):
         verify(lazy, marks[8], code_from="library")
     assert verify(lazy, marks[8], code_from="claimant").status != "owned"
 
@@ -635,7 +659,7 @@ def test_functions_are_code_whoever_wrote_them(motifs):
     served = _between(lazy, None, "auditor", False)
     assert (served.called, served.digest, served.weights) == ("as a function", "function", "function")
     assert [one["what"] for one in served.record["foreign"]] == ["function"]
-    assert {name: served.record[name] for name in ("libraries", "unsaved", "unknown")} == {
+    assert {name: value for name, value in served.record.items() if name != "foreign"} == {
         "libraries": [],
         "unsaved": [],
         "unknown": [],
@@ -722,3 +746,89 @@ def test_only_a_watermark_is_a_mark(marks):
         verify(lazy, {"m": 8})
     with pytest.raises(ParameterError, match="not a Other"):
         verify(lazy, type("Other", (type(marks[8]),), {}).__new__(type("Other", (type(marks[8]),), {})))
+
+
+def test_levels_and_channels_in_words():
+    read = {"access": "logits", "read": True, "matches": 9}
+    assert _level_words(read) == "logits 9 matches"
+    assert _level_words({**read, "evidence_bits": 3.57}) == "logits 9 matches, 3.5 bits"
+    assert _level_words({"access": "embedding", "read": False, "note": "why"}) == "embedding not read (why)"
+    shift = {"evidence_bits": 20.06, "cosine": 0.25, "within": 0.5, "dimension": 16, "inputs": 200}
+    words = "carriers 7.9 bits; score channel 20.0 bits (cosine 0.50 in 16 dimensions, 200 inputs)"
+    assert _channel_words({"carriers": {"evidence_bits": 7.99}, "score_channel": shift}) == words
+
+
+def test_a_bound_is_called_a_bound(marks, monkeypatch):
+    """Where there are too many carriers for the exact law of the rank sum."""
+    suspect = puppet(marks[32], told(marks[32], 4))
+    exact = verify(suspect, marks[32])
+    monkeypatch.setattr("invgnn.stats.rank_sum.EXACT_RANK_UP_TO", 8)
+    bound = verify(suspect, marks[32])
+    assert (exact.exact, bound.exact) == (True, False)
+    assert "(upper bound)" in str(bound)
+    assert "(upper bound)" not in str(exact)
+    assert (bound.condition[: len(CONDITION)], bound.statistic) == (CONDITION, "combined")
+
+
+def test_a_plain_mark_shows_the_counts_of_the_level_that_stands_out(draw):
+    """At labels suspect and controls are alike; the scores differ."""
+    mark = draw(m=32, access=("labels", "logits"), key="plain")
+
+    def served(wanted):
+        scores = puppet(mark, wanted)
+        top = torch.tensor([9.0, 0.0])  # the same class for every graph
+        return lambda batch: scores(batch) + 30 * top
+
+    found = verify(served(told(mark)), mark, 0.3, controls=[served(told(mark, 8))] * 4)
+    assert found.access == "logits"
+    level = next(one for one in found.levels if one["access"] == "logits")
+    assert found.matches == level["matches"] == 32
+    assert found.levels[0]["matches"] != 32
+    assert found.statistic == "matches"
+    assert [one["matches"] for one in found.controls] == [16] * 4
+
+
+class Told(torch.nn.Module):
+    """A model that answers as a puppet does."""
+
+    def __init__(self, suspect):
+        super().__init__()
+        self.weight, self.suspect = torch.nn.Parameter(torch.ones(1)), suspect
+
+    def forward(self, data):
+        return self.suspect(data) * self.weight
+
+
+def test_a_model_called_through_a_forward_can_be_owned(marks):
+    """The code that is found after the query is that which was found before."""
+    mark = marks[128]
+    suspect = Told(puppet(mark, told(mark)))
+    assert verify(suspect, mark).status == "owned"
+    for found in (
+        verify(suspect, mark, forward=lambda model, batch: model(batch)),
+        verify(suspect, replace(mark, forward=lambda model, batch: model(batch))),
+    ):
+        assert found.status == "owned"
+        assert "given by the verifier" in found.called
+    assert verify(torch.nn.DataParallel(suspect), mark).digests["suspect"] == digest_model(suspect)
+
+
+def test_an_architecture_that_hides_code_is_refused(marks, motifs, tmp_path):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    torch.save(model.state_dict(), tmp_path / "a.pt")
+    model.head.register_forward_hook(lambda *_: None)
+    with pytest.raises(SuspectError, match="hook head"):
+        verify(tmp_path / "a.pt", marks[8], architecture=model)
+
+
+def test_the_parts_of_a_verdict_on_both_channels(motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    mark = Watermark.draw(Secret(b"v" * 32), motifs.data, m=8, access="logits", score_channel=16)
+    found = verify(model, mark.with_baseline(model, motifs.data), data=motifs.data)
+    assert found.condition == BOTH_CONDITION
+    assert found.statistic == "combined and score shift"
+    shown = found.channels["score_channel"]
+    assert (shown["dimension"], shown["inputs"]) == (16, len(motifs.data))
+    assert shown["evidence_bits"] >= 0
+    assert found.queries == 8 + len(mark.ordinary) + len(motifs.data)
+    assert "channels   carriers" in str(found)

@@ -84,6 +84,24 @@ def test_equal_fits_keep_the_order_in_which_columns_come():
     assert assign(flat, np.arange(8) % 3, 3) == (0, 1, 2)
 
 
+def test_the_assignment_has_the_largest_sum_of_mean_log_probabilities():
+    """By trying all six orders; a class that occurs once counts as much as one that occurs three times."""
+    labels = np.array([0, 1, 1, 2, 2, 2, -1])
+    for seed in range(50):
+        logs = np.random.default_rng(seed).normal(size=(7, 3))
+        rows = logs[:6] - logs[:6].mean(0)  # the last has no label
+        means = [rows[labels[:6] == c].mean(0) for c in range(3)]
+        orders = itertools.permutations(range(3))
+        best = max(orders, key=lambda order: sum(means[c][order[c]] for c in range(3)))
+        assert assign(torch.from_numpy(logs), labels, 3) == best
+
+
+@pytest.mark.parametrize(("better", "found"), [(5e-10, (0, 1)), (2e-9, (1, 0))])
+def test_another_order_must_fit_better_by_more_than_rounding(better, found):
+    logs = torch.tensor([[0.0, better], [better, 0.0]], dtype=torch.float64)
+    assert assign(logs, np.array([0, 1]), 2) == found
+
+
 # --- the null stays exact
 
 

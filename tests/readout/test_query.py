@@ -569,7 +569,13 @@ def tidied(rows):
 
 
 def test_ordinary_scores_stay_as_they_are():
-    for rows in ([[0.0, 1e6], [3.0, -1e6]], [[1.0, 1.00021], [2.0, 2.0]], [[1.0, 1.0], [2.0, 2.0]]):
+    for rows in (
+        [[0.0, 1e6], [3.0, -1e6]],
+        [[1.0, 1.00021], [2.0, 2.0]],
+        [[1.0, 1.0], [2.0, 2.0]],
+        [[1e6, 1e6 - 50], [0.0, 0.0]],  # as large, and as close together, as scores may be
+        [[1e-4, -1e-4], [0.0, 0.0]],
+    ):
         assert tidied(rows) == rows
     column = [[1e-5], [2e-5]]
     assert tidied(column) == column  # one score has no differences to lose
@@ -579,6 +585,8 @@ def test_infinite_scores_stand_fourteen_nats_beyond_the_others():
     inf, nan = np.inf, np.nan
     assert tidied([[1.0, -inf], [-2.0, inf]]) == [[1.0, -16.0], [-2.0, 15.0]]
     assert tidied([[1.0, -inf], [2.0, 3.0]]) == [[1.0, 0.0], [2.0, 3.0]]  # as a probability may be
+    assert tidied([[0.0, -inf], [2.0, 3.0]]) == [[0.0, 0.0], [2.0, 3.0]]
+    assert tidied([[0.5, -inf], [2.0, 3.0]]) == [[0.5, 0.0], [2.0, 3.0]]
     assert tidied([[0.0, -inf], [-1.0, nan]])[0] == [0.0, -15.0]
     assert tidied([[1.0, nan], [-2.0, nan]]) == [[1.0, -16.0], [-2.0, -16.0]]  # a class nobody has
 
@@ -606,6 +614,21 @@ def test_differences_that_doubles_would_lose_are_scaled_by_one_factor(rows):
 
 def test_one_column_of_huge_scores_does_not_overflow():
     assert tidied([[1e7], [3e7]]) == [[0.0], [0.0]]
+
+
+@pytest.mark.parametrize(
+    ("usual", "absurd", "most"),
+    [(1e6, 3e6, 1e6), (2e6, 9e7, 2e7), (5e306, 1e308, 1e307)],
+    ids=["no more than a million", "ten times a usual row", "what doubles can hold"],
+)
+def test_absurd_rows_are_clipped(usual, absurd, most):
+    """The two usual rows keep their share of the clipped one, which spans ten nats each way if scaled."""
+    found = tidied([[usual, 0.0], [usual, 0.0], [absurd, 0.0]])
+    if most == 1e6:
+        assert found == [[1e6, 0.0]] * 3
+        return
+    near = 10 * usual / most
+    np.testing.assert_allclose(found, [[near, -near], [near, -near], [10, -10]], rtol=1e-9)
 
 
 # --- calls
@@ -672,6 +695,7 @@ def test_what_is_refused_alone_is_refused_and_nothing_else(rings):
         ([1] * 9 + [2, 2, 3], []),  # others repeat too
         ([0] * 8 + [*range(1, 11), 9], [*range(8)]),  # one of ten repeats
         ([0] * 8 + [*range(1, 11), 9, 8], []),
+        ([0] * 8 + [*range(1, 21), 9, 8], [*range(8)]),  # a tenth of twenty, exactly
         ([1] * 8, [*range(8)]),
         ([np.nan, np.nan], []),
     ],
@@ -715,6 +739,19 @@ def test_answers_that_differ_by_rounding_alone_are_ties():
     assert np.isnan(rounded(sums)[4])
     assert rounded(np.zeros(3)).tolist() == [0, 0, 0]
     assert rounded(np.array([np.nan, np.inf])).tolist()[1] == np.inf
+
+
+@pytest.mark.parametrize(("typical", "unit"), [(1.0, 2.0**-39), (3.0, 2.0**-38), (2.0**-1000, 2.0**-1022)])
+def test_answers_keep_forty_binary_digits_and_no_subnormal_ones(typical, unit):
+    """The ranks of answers, and so every p-value, depend on it. Halves go to even numbers of units."""
+    answers = np.array([typical, typical, typical, typical + unit, typical + unit / 2])
+    assert rounded(answers).tolist() == [*[typical] * 3, typical + unit, typical]
+
+
+def test_answers_of_zero_are_not_typical():
+    """A labelling suspect may answer 0 mostly; what is small is then still told apart."""
+    answers = np.array([0.0] * 5 + [2.0**-60, 3 * 2.0**-60])
+    assert rounded(answers).tolist() == answers.tolist()
 
 
 def test_a_suspect_may_take_the_questions_one_by_one(draw, motifs):
@@ -800,6 +837,16 @@ def test_replies_that_are_no_rows_are_refused(value, rows):
     with pytest.raises(SuspectError):
         _array(value, rows, 1 in rows)
     assert _array(np.zeros((2, 8192)), {2}, False).shape == (2, 8192)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "pick"),
+    [(([[1.0]], [[2.0]]), "tuple", "result[0]"), ({"scores": [[1.0]]}, "dict", 'result["scores"]')],
+)
+def test_a_function_that_returns_several_things_is_told_which_to_return(reply, kind, pick):
+    with pytest.raises(SuspectError, match=f"returned a {kind}") as caught:
+        _array(reply, {1}, True)
+    assert caught.value.advice == f"return the scores only: {pick}"
 
 
 def filled(rows, *parts):
@@ -890,6 +937,32 @@ def test_columns_are_read_in_their_order_and_as_labels_assign(rings):
     assert replies.labelled(np.array([1, 0, 2]), 3).alignments == ((0, 1, 2),)
 
 
+def test_as_many_columns_as_there_are_whatever_the_number_of_questions(rings):
+    assert Replies(rings.take([0, 1]), torch.zeros(2, 3), None, None).alignments == ((0, 1, 2),)
+    assert Replies(rings.take([0, 1]), torch.zeros(2, 3), None, None, classes=4).alignments == (
+        (0, 1, 2, -1),
+    )
+
+
+def test_every_reading_has_its_own_answers_from_columns_in_their_order(rings):
+    """The labels tell another order, which has to be asked for; the head's answers are the head's."""
+    scores = torch.tensor([[0.0, 4.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 4.0]]).double()
+    head = torch.tensor([0.25, 0.5, 0.75]).double()
+    replies = Replies(rings.take([0, 1, 2]), scores, None, head).labelled(np.array([0, 1, 2]), 3)
+    assert len(replies.alignments) == 2
+
+    def signs(access, width, like=None, /):
+        return torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
+
+    logits = replies.answers(Reading("logits"), signs)
+    np.testing.assert_allclose(logits, np.array([-4.0, 4.0, 0.0]) / 3**0.5, atol=1e-12)
+    assert replies.answers(Reading("logits"), signs, (1, 0, 2)).tolist() == pytest.approx(
+        (-logits).tolist()
+    )
+    assert replies.answers(Reading("labels", classes=3), signs).tolist() == [0.0, 1.0, 0.0]
+    assert replies.answers(Reading("perception"), signs).tolist() == [0.25, 0.5, 0.75]
+
+
 def test_answers_are_standardised_by_the_ordinary_ones():
     carriers, ordinary = np.array([3.0, 8.0]), np.array([1.0, 5.0])
     found = Answers(Reading("logits"), carriers, ordinary).standard
@@ -956,3 +1029,96 @@ def test_what_some_calls_lack_is_not_read_at_all(rings):
 def test_an_endpoint_may_drop_the_batch_dimension_of_a_single_input(motifs):
     found = scores_on(lambda batch: np.array([0.25, 0.75]), motifs.graphs[:2], chunk=1)
     assert found.tolist() == [[0.25, 0.75], [0.25, 0.75]]
+
+
+# --- no more calls than needed, and no more trust
+
+
+def test_one_score_per_graph_is_an_answer(rings):
+    """Calls for several graphs and for one give one column alike: nothing is asked again."""
+    assert asked(lambda batch: torch.rand(batch.num_graphs, 1), rings.take(np.arange(7)), chunk=3)[0] == [
+        3,
+        3,
+        1,
+    ]
+    assert asked(lambda batch: torch.rand(batch.num_graphs), rings.take([0, 1]))[0] == [2]
+
+
+def test_the_one_graph_of_a_node_task_is_asked_about_once(web):
+    calls = []
+
+    def serve(batch):
+        calls.append(batch.num_nodes)
+        return torch.zeros(150, 2)
+
+    def refuse(batch):
+        calls.append(batch.num_nodes)
+        raise ValueError("closed")
+
+    assert scores_on(serve, web.graphs).shape == (150, 2)
+    assert calls == [150]
+    with pytest.raises(SuspectError, match="closed"):
+        scores_on(refuse, web.graphs)
+    assert calls == [150, 150]
+
+
+def test_task_inputs_take_the_precision_of_the_model(motifs):
+    model, items = fresh(motifs), motifs.graphs[:3]
+    expected = scores_on(model, items)
+    torch.testing.assert_close(
+        scores_on(copy.deepcopy(model).double(), items), expected, atol=1e-4, rtol=1e-4
+    )
+
+
+def test_one_row_per_node_counts_only_if_most_replies_have_it(rings):
+    """Two graphs, one call each: where both forms are as frequent, rows are graphs."""
+    graphs = rings.take([0, 1])
+
+    def mixed_forms(batch):
+        each = batch.num_nodes if batch.num_nodes == int(graphs.sizes[1]) else 1
+        return torch.full((each, 2), float(batch.num_nodes))
+
+    assert graphs.sizes[0] != graphs.sizes[1]
+    scores = ask(mixed_forms, graphs, [Reading("logits")], chunk=1).scores
+    assert scores.nan_to_num(-1).tolist() == [[float(graphs.sizes[0])] * 2, [-1.0, -1.0]]
+
+
+def test_the_module_inside_a_parallel_wrapper_is_queried(draw, motifs):
+    """Names of layers are those of the model, not of its wrapper."""
+    mark, model = draw(layer="head:in"), fresh(motifs)
+    assert mark.read(nn.DataParallel(model)).carriers.tolist() == mark.read(model).carriers.tolist()
+
+
+def test_a_missing_head_is_named_and_the_other_levels_are_read(draw, motifs, web):
+    mark, model = draw(access=("perception", "logits")), new_model(motifs, "GIN", 0, hidden_channels=8)
+    assert mark.ask(model).failures["perception"].message == "this model has no perception head"
+    assert np.ptp(mark.read(model, "logits").carriers) > 0
+    with pytest.raises(SuspectError, match=r"^this model has no perception head"):  # nor a hidden layer
+        draw("node", access="perception").read(Layers(GCNConv(5, 2)))
+
+
+def test_a_layer_with_rows_of_its_own_leaves_the_scores(draw):
+    """One row for all graphs together is neither a row per graph nor one per node."""
+
+    class Summed(OneArgument):
+        def __init__(self):
+            super().__init__()
+            self.whole = nn.Linear(4, 3)
+
+        def forward(self, x, edge_index, batch):
+            self.whole(x.mean(0, keepdim=True))
+            return self.head(global_mean_pool(self.conv(x, edge_index).relu(), batch))
+
+    mark = draw(access=("embedding", "logits"), layer="whole")
+    replies = mark.ask(Summed())
+    assert replies.failures["embedding"].message.startswith("got an array of shape (1, 3)")
+    assert torch.isfinite(replies.scores).all()
+
+
+def test_a_model_that_cannot_be_read_runs_once_per_question(rings):
+    calls = []
+    model = Several(lambda scores, pooled: (calls.append(1), scores))
+    model.conv = GATConv(3, 3, heads=2)
+    with pytest.raises(SuspectError, match="returned a tuple"):
+        ask(model, rings.take([0]), [Reading("logits")])
+    assert len(calls) == 1

@@ -16,7 +16,7 @@ from torch_geometric.nn import global_mean_pool
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.observation import Observation, log_scores, pool
-from invgnn.readout.reading import Reading, answer, label_answer
+from invgnn.readout.reading import Reading, answer, label_answer, natural_spread, standardise
 from invgnn.secret import Secret
 from invgnn.storage import container
 from invgnn.training.tasks import new_model
@@ -325,9 +325,33 @@ def test_what_cannot_name_a_module_is_no_layer(layer):
 @pytest.mark.parametrize("classes", [0, 65_537, 2.0, True])
 def test_impossible_numbers_of_classes_are_refused(classes):
     for access in ("labels", "logits"):
-        with pytest.raises(ParameterError, match="classes"):
+        with pytest.raises(
+            ParameterError, match=r"^classes is .*, expected a whole number from 1 to 65536"
+        ):
             Reading(access, classes=classes)
     assert Reading("labels", classes=65_536).classes == 65_536
+    assert Reading("logits", classes=1).classes == 1  # only labels need two
+
+
+def test_a_record_holds_what_its_access_level_needs_and_nothing_else():
+    """Files keep records of readings, and every key is bound to them."""
+    records = [
+        {"access": "perception", "layer": "auto"},
+        {"access": "embedding", "layer": "convs.1:in"},
+        {"access": "logits", "feature": "confidence"},
+        {"access": "labels", "classes": 7},
+    ]
+    assert [Reading.recall(record).record() for record in records] == records
+    assert Reading().record() == {"access": "embedding", "layer": "auto"}
+    assert Reading("logits").record() == {"access": "logits", "feature": "projection"}
+    whole = {"access": "labels", "layer": "auto", "feature": "projection", "classes": 7}
+    for record, message in (
+        (whole, "fields that its access level lacks"),
+        ({"access": "logits"}, "fields that its access level lacks"),
+        ({"access": "logits", "feature": "projection", "note": 1}, "unknown fields"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            Reading.recall(record)
 
 
 def test_what_each_access_level_is():
@@ -348,3 +372,58 @@ def test_certainty_is_as_confident_as_the_least_probability_allows():
     far = answer(shown(np.array([[900.0, -900.0]])), Reading("logits", feature="confidence"), None)
     assert found.isfinite().all()
     assert far.item() == pytest.approx(np.log(1e6), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("signs", "used"),
+    [([1.0, 1.0, -1.0], [2 / 3, 2 / 3, -4 / 3]), ([1.0, 1.0], [1.0, 1.0]), ([1.0] * 3 + [-1.0], None)],
+)
+def test_an_odd_number_of_signs_is_centred_for_scores_alone(signs, used):
+    """Marks of format 1 have as many signs as columns, which cannot be balanced if they are odd."""
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(4, len(signs))) - 9)
+
+    def direction(access, width, like=None, /):
+        return torch.tensor(signs, dtype=torch.float64)
+
+    expected = rows.log_softmax(1).numpy() @ np.array(used or signs) / len(signs) ** 0.5
+    found = answer(shown(rows), Reading("logits"), direction)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    hidden = answer(shown(rows, rows), Reading(), direction)
+    np.testing.assert_allclose(hidden, rows.numpy() @ np.array(signs) / len(signs) ** 0.5, atol=1e-9)
+
+
+def test_answers_keep_their_precision_where_others_are_halved():
+    """Under autocast a training step reads the same numbers as a verdict does."""
+    rows = torch.rand(5, 64, generator=torch.Generator().manual_seed(0))
+    model = torch.nn.Module()
+    model.perception = torch.nn.Linear(64, 1)
+    plain = answer(shown(rows, rows), Reading("perception"), None, model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model.perception(rows).dtype == torch.bfloat16
+        halved = answer(shown(rows, rows), Reading("perception"), None, model)
+    assert halved.dtype == torch.float32
+    assert halved.tolist() == plain.tolist()
+
+
+def test_the_natural_spread_is_that_of_all_units_about_their_means():
+    rows = torch.tensor([[1.0, 10.0, 0.0], [3.0, 14.0, 0.0], [99.0, 99.0, 99.0]])
+    found = natural_spread(shown(rows, rows), Reading(), slice(0, 2))
+    assert found.item() == pytest.approx(((1 + 1 + 4 + 4) / 6) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("usual", "natural", "unit"),
+    [
+        ([1.0, 5.0], 0.0, 2.0),
+        ([2.0, 2.0], 0.0, 0.002001),  # a thousandth of their size, and a millionth
+        ([0.0, 0.0], 0.0, 1e-6),
+        ([1.0, 1.02], 0.0, 0.01),
+        ([1.0, 1.02], 2.0, 0.5),
+        ([5.0], 0.0, 1.0),  # one answer has no spread
+    ],
+)
+def test_the_unit_of_answers(usual, natural, unit):
+    usual = torch.tensor(usual, dtype=torch.float64)
+    answers = usual.mean() + torch.tensor([0.0, unit, -2 * unit], dtype=torch.float64)
+    options = (natural,) if natural else ()
+    assert standardise(answers, usual, *options).tolist() == pytest.approx([0.0, 1.0, -2.0], rel=1e-9)

@@ -695,3 +695,41 @@ def test_the_papers_head_counts_as_one_reading_among_others(draw, motifs):
         answers = _scaled(mark, seen, model, reading, carriers, ordinary)
         expected = expected + weight * logistic_loss(answers, wanted.bits)
     torch.testing.assert_close(mark.loss(model), 0.6 / 3 * expected)
+
+
+def test_m_is_checked_before_the_data_are_read():
+    with pytest.raises(ParameterError, match="m is 7, which is odd"):
+        Watermark.draw(Secret(bytes(32)), [], m=7)
+
+
+def test_carriers_of_a_plain_mark_keep_the_gap(draw):
+    """Those nearer to one half have no bit; those at the gap exactly have one."""
+    wide = draw(key="plain", gap=0.4)
+    assert (np.abs(wide.perceived - 0.5) >= 0.4).all()
+    ends = draw(key="plain", gap=0.5)
+    assert set(ends.perceived.tolist()) == {0.0, 1.0}
+
+
+def test_how_a_student_is_taught_if_nothing_else_is_said(draw, monkeypatch):
+    said = {}
+    monkeypatch.setattr("invgnn.watermark.mark.refresh", lambda *parts, **options: said.update(options))
+    draw().refresh(None, None, [])
+    assert said == {"epochs": 100, "lr": 0.01, "temperature": 2.0, "seed": 41, "progress": None}
+
+
+def test_a_step_without_carriers_has_a_zero_of_the_models_kind(draw, tiny):
+    mark = draw(recipe=Recipe(every=2))
+    idle = next(step for step in (0, 1) if mark.schedule.at(mark.recipe, None, step) is mark.schedule.none)
+    assert mark.loss(tiny, step=idle).dtype == torch.float64
+    assert mark.loss(nn.Identity(), step=idle).item() == 0.0
+
+
+def test_a_mark_is_read_through_its_own_forward_or_the_one_given(draw, motifs):
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+
+    def through(net, batch):
+        return 2 * net(batch.x, batch.edge_index, batch.batch)
+
+    mark = draw(access="logits")
+    usual, own = mark.read(model).carriers, mark.replace(forward=through).read(model).carriers
+    assert mark.read(model, forward=through).carriers.tolist() == own.tolist() != usual.tolist()

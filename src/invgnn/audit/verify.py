@@ -340,11 +340,11 @@ def _decide(
     ]
 
 
-def _hidden(found: Finding, limit: float) -> str:
-    """Return a reason if the suspect refuses carriers more often than ordinary inputs, else no text."""
+def _hidden(found: Finding, limit: float) -> str | None:
+    """Return a reason if the suspect refuses carriers more often than ordinary inputs."""
     refusal = found.refusal
     if refusal.log_p > limit:
-        return ""
+        return None
     return (
         f"the suspect refused {refusal.carriers} of {refusal.asked_carriers} carriers and "
         f"{refusal.ordinary} of {refusal.asked_ordinary} ordinary inputs (p = "

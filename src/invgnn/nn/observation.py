@@ -109,7 +109,9 @@ def log_scores(scores: Tensor) -> Tensor:
 
 def _improbable(scores: Tensor) -> bool:
     """Return whether the scores cannot be probabilities: all finite, and some outside [0, 100]."""
-    low, high = (float(value) for value in scores.detach().aminmax()) if scores.numel() else (0.0, 0.0)
+    if not scores.numel():
+        return False
+    low, high = (float(value) for value in scores.detach().aminmax())
     return -math.inf < low and high < math.inf and (low < 0 or high > PERCENT)
 
 

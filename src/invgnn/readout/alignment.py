@@ -49,12 +49,12 @@ def assign(logs: Tensor, labels: NDArray[np.int64], classes: int) -> Columns:
         A column for every class, each column at most once; -1 for classes without a column.
     """
     width = logs.shape[1]
-    known = (labels >= 0) & torch.isfinite(logs).all(-1).numpy()
+    known = (labels >= 0) & torch.isfinite(logs).all(1).numpy()
     rows, of = logs.numpy()[known].astype(np.float64), labels[known]
     means = np.zeros((classes, width))
     if len(rows):
         rows = rows - rows.mean(0)  # a column that is always high does not indicate a class
-        count = np.bincount(of, minlength=classes)[:classes]
+        count = np.bincount(of, minlength=classes)
         np.add.at(means, of, rows)
         means /= np.maximum(count, 1)[:, None]
     means[np.arange(min(classes, width)), np.arange(min(classes, width))] += TIE
@@ -72,4 +72,4 @@ def select(logs: Tensor, columns: Sequence[int]) -> Tensor:
         columns: The column of every class, -1 for a class without one, which gets the lowest probability.
     """
     held = torch.cat([logs, torch.full_like(logs[:, :1], float(np.log(PROBABILITY_FLOOR)))], dim=1)
-    return held[:, list(columns)].log_softmax(-1)
+    return held[:, list(columns)].log_softmax(1)

@@ -78,7 +78,7 @@ def _takes_single_graphs(parts: list[tuple[Ints, _Part]]) -> bool:
     for chosen, part in parts:
         if part.scores.dtype.kind == "f":
             widths[len(chosen) > 1].add(part.scores.shape[1])
-    return widths[True] == {1} and max(widths[False], default=1) > 1
+    return widths[True] == {1} and any(width > 1 for width in widths[False])
 
 
 def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tuple[Ints, _Reply]]:
@@ -141,15 +141,15 @@ def scores_on(
     """
     caller = _Caller(suspect, [], forward)
     if len(inputs) == 1:
-        parts = _in_parts(1, 1, lambda _: caller.on(inputs[0], int(inputs[0].num_nodes)))
-        parts = [(np.arange(len(reply)), reply) for _, reply in parts]
-    else:
-        batch = Batch.from_data_list
-        parts = _in_parts(
-            len(inputs), chunk, lambda chosen: caller.on(batch([inputs[i] for i in chosen]), len(chosen))
-        )
-    rows = len(inputs) if len(inputs) > 1 else len(parts[0][1])
-    return _filled(rows, parts)
+        (graph,) = inputs
+        rows = int(graph.num_nodes)
+        parts = _in_parts(1, chunk, lambda _: caller.on(graph, rows))
+        return _filled(rows, [(np.arange(rows), reply) for _, reply in parts])
+    batch = Batch.from_data_list
+    parts = _in_parts(
+        len(inputs), chunk, lambda chosen: caller.on(batch([inputs[i] for i in chosen]), len(chosen))
+    )
+    return _filled(len(inputs), parts)
 
 
 # -- one call --------------------------------------------------------------------------------------

@@ -185,15 +185,15 @@ def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:
 
 def _label_odds(seen: Observation, direction: Direction) -> Tensor:
     """Return the log-odds that the label lies in the secret half of the classes."""
-    logs = log_scores(seen.scores).log_softmax(-1)
+    logs = log_scores(seen.scores).log_softmax(1)
     chosen = (direction("labels", logs.shape[1]) > 0).to(logs.device)
-    odds = logs[:, chosen].logsumexp(-1) - logs[:, ~chosen].logsumexp(-1)
+    odds = logs[:, chosen].logsumexp(1) - logs[:, ~chosen].logsumexp(1)
     return pool(odds, seen.batch).view(-1)
 
 
 def _confidence(seen: Observation) -> Tensor:
     """Return the log-odds of the top class."""
-    top = log_scores(seen.scores).log_softmax(-1).max(-1).values
+    top = log_scores(seen.scores).log_softmax(1).max(1).values
     odds = top - torch.log1p(-top.exp().clamp(max=1 - PROBABILITY_FLOOR))
     return pool(odds, seen.batch).view(-1)
 
@@ -209,8 +209,8 @@ def label_answer(seen: Observation, direction: Direction) -> Tensor:
     """
     scores = log_scores(seen.scores)
     classes = scores.shape[1]
-    votes = nn.functional.one_hot(scores.argmax(-1), classes).float()
-    label = pool(votes, seen.batch).argmax(-1)
+    votes = nn.functional.one_hot(scores.argmax(1), classes).float()
+    label = pool(votes, seen.batch).argmax(1)
     return (direction("labels", classes) > 0).to(label.device)[label].float()
 
 

@@ -99,6 +99,6 @@ class Replies:
             else answer(seen, reading, direction)
         )
         if not reading.hidden:
-            void = ~torch.isfinite(self.scores).all(-1)
+            void = ~torch.isfinite(self.scores).all(1)
             found = found.masked_fill(pool(void.to(found), batch).view(-1) > 0, torch.nan)
         return np.asarray(found.double().numpy(), dtype=np.float64)

@@ -53,7 +53,7 @@ def _array(value: Any, rows: set[int], single: bool) -> NDArray[Any]:
     if found.ndim == 1 and single and found.dtype.kind == "f" and len(found) not in rows:
         found = found[None]  # an endpoint may drop the batch dimension of a single graph
     if found.ndim == 3 and found.shape[1] == 1:
-        found = found[:, 0]
+        found = found.squeeze(1)
     if found.ndim == 1:
         found = found[:, None]
     if found.ndim != 2 or len(found) not in rows or not 0 < found.shape[1] <= MOST_COLUMNS:
@@ -75,14 +75,16 @@ def _filled(rows: int, parts: list[tuple[Ints, NDArray[Any]]]) -> Tensor:
     if not floats:
         names: NDArray[Any] = np.full(rows, None, dtype=object)
         for chosen, scores in held:
-            names[chosen] = scores[:, 0]
+            names[chosen] = scores.ravel()
         return torch.from_numpy(_one_hot(names))
     raw = np.full((rows, max(scores.shape[1] for _, scores in held)), np.nan)
     for chosen, scores in held:
         raw[chosen] = -np.inf  # columns that this reply lacks
         raw[chosen, : scores.shape[1]] = scores
     if raw.shape[1] == 1 and _are_labels(raw):
-        names = np.array([int(value) if np.isfinite(value) else None for value in raw[:, 0]], dtype=object)
+        names = np.array(
+            [int(value) if np.isfinite(value) else None for value in raw.ravel()], dtype=object
+        )
         return torch.from_numpy(_one_hot(names))
     return torch.from_numpy(tidy(raw))
 
@@ -114,9 +116,10 @@ def tidy(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.clip(out, -bound, bound)
     largest = float(np.abs(out).max())
     centred = out / largest if largest > HUGE else out
-    spread = float(np.abs(centred - centred.mean(1, keepdims=True))[~void].max())
-    if largest > HUGE or (0 < spread < TINY and out.shape[1] > 1):
-        out = (centred - centred.mean(1, keepdims=True)) * (10.0 / spread if spread else 1.0)
+    centred = centred - centred.mean(1, keepdims=True)  # 0 if there is one column
+    spread = float(np.abs(centred)[~void].max())
+    if largest > HUGE or 0 < spread < TINY:
+        out = centred * (10.0 / spread) if spread else centred
     out[void] = np.nan
     return np.asarray(out)
 
@@ -126,7 +129,7 @@ def _one_hot(names: NDArray[Any]) -> NDArray[np.float64]:
     column = names.reshape(len(names))
     void = np.array([name is None for name in column])
     known = np.array([str(name) if isinstance(name, str | bytes) else int(name) for name in column[~void]])
-    if known.dtype.kind in "iu" and len(known) and known.min() >= 0 and known.max() < MOST_LABELS:
+    if known.dtype.kind == "i" and known.min() >= 0 and known.max() < MOST_LABELS:
         place, width = known, max(int(known.max()) + 1, 2)
     else:
         values, place = np.unique(known, return_inverse=True)
