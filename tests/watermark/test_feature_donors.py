@@ -117,6 +117,12 @@ def test_of_many_nodes_some_are_asked_and_whole_numbers_stay_whole():
     assert lenders.donate(union([nx.empty_graph(5)]), Stream(b"")).x.dtype == np.int64
 
 
+def test_no_more_than_4096_nodes_are_asked_and_fewer_are_not_drawn():
+    pool = np.arange(4097, dtype=np.float32)[:, None]
+    assert FeatureDonors.collect(pool, 3, Stream(b"many")).counts.sum() == 4096
+    assert FeatureDonors.collect(pool[1:], 3, Told([])).rows.tolist() == pool[1:].tolist()
+
+
 def test_lending_changes_features_and_nothing_else_of_the_rules(rings):
     """The rows a carrier has are rows of the task; a data set with one look has nothing else to lend."""
     secret, reference = Secret(bytes(range(32))), Reference(rings)
