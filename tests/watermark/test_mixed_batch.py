@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
@@ -342,3 +343,45 @@ def test_the_orders_of_two_portion_lengths_are_drawn_once_each():
         assert (len(whole.order), len(last.order)) == (12, 14)
         assert (len(whole.carriers), len(last.carriers)) == (4, 7)
     assert drawn == [0, 0]
+    schedule.portion(0, 8)
+    schedule.portion(0, 4)
+    assert drawn == [0] * 4  # of a third length, the first is drawn again: no more are kept
+
+
+def test_carriers_are_laid_out_once_and_some_of_them_anew(draw):
+    batches, like = draw().batches, torch.zeros(1)
+    some = np.array([3, 1])
+    chosen, whole, again, other = (batches.with_ordinary(c, like) for c in (some, None, None, some))
+    ordinary = len(batches.ordinary)
+    assert [one.num_graphs - ordinary for one in (chosen, whole, again, other)] == [2, 16, 16, 2]
+    assert again.edge_index is whole.edge_index
+    assert again.x is not whole.x  # some models write into their input
+    assert again.x.equal(whole.x)
+    half = batches.with_ordinary(None, torch.zeros(1, dtype=torch.bfloat16))
+    assert (half.x.dtype, batches.with_ordinary(None, None).x.dtype) == (torch.bfloat16, torch.float32)
+
+
+def path(**parts):
+    """Three nodes in a row: as many nodes, arrows and ends of an arrow are of no other number."""
+    arrows = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    return Batch.from_data_list([Data(x=torch.ones(3, 4), edge_index=arrows, num_nodes=3, **parts)])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "lost"),
+    [
+        ("edge_label_index", (2, 4), True),
+        ("edge_label_index", (2, 5), False),
+        ("node_index", (3,), True),
+        ("pos", (3, 2), True),
+        ("edge_attr", (4, 1), True),
+        ("table", (2, 3), False),
+    ],
+)
+def test_what_is_held_for_every_node_or_edge_would_be_lost(draw, name, shape, lost):
+    batch = path(**{name: torch.zeros(shape).long()})
+    if lost:
+        with pytest.raises(DataError, match=f"the task batch has {name} and carriers have none"):
+            draw().mix(batch)
+    else:
+        assert draw().mix(batch).batch.num_graphs > 1
