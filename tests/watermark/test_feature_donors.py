@@ -101,6 +101,13 @@ def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
     assert lenders.counts.tolist() == [2, 1, 1]
 
 
+def test_a_look_is_a_whole_row():
+    pool = np.array([[1.0, 2.0], [1.0, 3.0], [4.0, 2.0], [1.0, 3.0]], dtype=np.float32)
+    lenders = FeatureDonors.collect(pool, 3, Stream(b""))
+    assert lenders.rows.tolist() == [[1.0, 2.0], [1.0, 3.0], [4.0, 2.0]]
+    assert lenders.counts.tolist() == [1, 2, 1]
+
+
 def test_negative_zeros_are_no_look_of_their_own():
     """Graphs with them have the same digest as without, so they must draw the same carriers."""
     pool = np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)

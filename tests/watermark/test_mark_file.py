@@ -82,6 +82,16 @@ def test_every_part_is_needed_and_no_other_is_known(held):
             unpacked(body | odd[0], tensors | odd[1])
 
 
+def test_a_traceback_of_packing_shows_no_plain_secret(draw):
+    mark = draw()
+    given = {one.name: getattr(mark, one.name) for one in fields(mark)} | {"carriers": None}
+    with pytest.raises(AttributeError) as caught:
+        pack(given, mark.digest)
+    (shown,) = (entry.frame.f_locals for entry in caught.traceback if entry.name == "pack")
+    assert "tensors" in shown  # the secret has been read
+    assert not [name for name, value in shown.items() if "secret" in name or type(value) is np.ndarray]
+
+
 def test_labels_may_be_unknown(held):
     body, tensors = held
     assert unpacked(body, {k: v for k, v in tensors.items() if k != "labels"})["labels"] is None

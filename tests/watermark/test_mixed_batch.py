@@ -75,6 +75,8 @@ def test_batches_of_different_size_take_their_own_turns(draw, motifs):
         assert joint.batch.x[batch.num_nodes :].equal(riders.x)
         links = joint.batch.edge_index[:, batch.num_edges :] - batch.num_nodes
         assert links.equal(riders.edge_index)
+        assert joint.batch.ptr.tolist()[: size + 1] == batch.ptr.tolist()
+        assert (joint.batch.ptr[size:] - batch.num_nodes).tolist() == riders.ptr.tolist()
         assert joint.wanted.bits.tolist() == mark.bits[joint.carriers].tolist()
         assert joint.wanted.targets.tolist() == mark.targets[joint.carriers].astype("float32").tolist()
 
@@ -125,6 +127,20 @@ def test_targets_are_not_rounded_to_half_precision(draw, dtype):
     told = mark.batches.wanted(None, torch.ones(1).to(dtype))
     assert told.targets.tolist() == mark.targets.astype("float32").tolist()
     assert told.bits.tolist() == mark.bits.tolist()
+
+
+def test_a_mark_that_only_hinders_the_task_teaches_nothing(draw, motifs):
+    """A task that wants the opposite, three times as much: its own gradient is all that is left."""
+    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).double().eval()
+    batch, weight = Batch.from_data_list(motifs.graphs[:16]), model.convs[0].nn.lins[0].weight
+    batch.x = batch.x.double()
+    joint = mark.mix(batch)
+    joint(model)
+    task = -3 * joint.loss()
+    (wanted,) = torch.autograd.grad(task, weight, retain_graph=True)
+    both = joint.joint_loss(task)
+    torch.testing.assert_close(both, task * 2 / 3)
+    torch.testing.assert_close(torch.autograd.grad(both, weight)[0], wanted)
 
 
 def test_few_task_graphs_do_not_tell_the_usual_answers(draw, motifs):
