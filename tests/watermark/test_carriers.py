@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 from torch_geometric.data import Data, InMemoryDataset
 
 from _helpers.drawn import union
-from invgnn.errors import CarrierError, ParameterError
+from invgnn.errors import CarrierError, DataError, ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.wl_hash import label_nodes, wl_hash
 from invgnn.secret import Secret, Stream
@@ -22,7 +22,7 @@ from invgnn.stats.ks_test import ks_numerator, similar
 from invgnn.watermark.carriers import _ADVICE, Carriers
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.reference import Reference, labels_of_nodes
-from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.sampler import Sampler, distinct, hashes_of
 
 SECRET = Secret(bytes(range(32)))
 
@@ -290,7 +290,98 @@ def test_every_advice_was_starved():
     assert set(_ADVICE) == {*STARVING, *quotas, "seed larger than the size cap"}
 
 
+@pytest.mark.parametrize(("step", "cap", "checks"), [(1, 1, 1), (1, 2, 2), (5, 5, 1), (2, 5, 2)])
+def test_candidates_are_checked_after_every_step_up_to_the_cap_until_patience_ends(
+    rings, step, cap, checks
+):
+    """Where nothing is accepted, every check of every candidate is counted as a refusal."""
+    settings = {"swap_step": step, "swap_cap": cap, "wave": 16, "patience": 4}
+    sampler = Sampler(delta=0.0, size_quantile=1.0, donors=None, **settings)
+    with pytest.raises(CarrierError, match=r"^0 of 8 carriers after 32 candidates; refused: ") as caught:
+        Carriers.draw(Reference(rings), 8, Stream(b""), sampler, lambda graphs: np.full(len(graphs), -1))
+    counts = [
+        int(part.rpartition(": ")[2]) for part in caught.value.message.partition("d: ")[2].split(", ")
+    ]
+    assert sum(counts) == 32 * checks
+
+
+def test_two_edges_are_enough_for_a_seed():
+    pairs = nx.disjoint_union(nx.path_graph(2), nx.path_graph(2))
+    with pytest.raises(CarrierError) as caught:
+        Carriers.draw(Reference(union([pairs] * 4)), 8, Stream(b""), Sampler(delta=0.0, wave=8, patience=1))
+    assert "fewer than two edges" not in caught.value.message
+
+
+WAVES = {
+    "smaller than the seeds": (Sampler(delta=0.5, wave=8), None),
+    "as many as the seeds": (Sampler(delta=0.0, size_quantile=1.0, wave=80, donors=None), None),
+    "of two classes": (Sampler(delta=0.3, size_quantile=0.6, wave=16), lambda graphs: graphs.sizes % 2),
+}
+
+
+@pytest.mark.parametrize("waves", WAVES)
+def test_golden_waves(rings, waves):
+    """Who is drawn, rewired again and refused over several waves; a change here loses every mark."""
+    sampler, quota = WAVES[waves]
+    drawn = Carriers.draw(Reference(rings), 24, SECRET.derive("waves"), sampler, quota)
+    assert (drawn.graphs.digest()[:16], drawn.candidates, dict(drawn.rejected)) == GOLDEN_WAVES[waves]
+
+
+_CAP, _ODD = "seed larger than the size cap", "seed with unusual degrees"
+_TASK, _TWIN, _UNUSUAL = "same as a task graph", "same as an earlier carrier", "unusual clustering"
+GOLDEN_WAVES = {
+    "smaller than the seeds": (
+        *("9fb2344eb2c6622f", 32),
+        {_CAP: 58, _ODD: 2, _UNUSUAL: 8, _TASK: 11, _TWIN: 10},
+    ),
+    "as many as the seeds": ("b1b31c1374a032a3", 80, {_TASK: 6, _TWIN: 1}),
+    "of two classes": (
+        *("c3d50457a236d6ac", 32),
+        {_CAP: 32, _ODD: 1, _UNUSUAL: 8, _TASK: 6, "balance": 4},
+    ),
+}
+
+
 # --- the reference
+
+
+def test_a_reference_holds_two_graphs_at_least():
+    pair = union([nx.path_graph(3)] * 2)
+    assert Reference(pair).level == "graph"
+    with pytest.raises(DataError, match="1 reference graph is not enough"):
+        Reference(pair.take([0]))
+
+
+def test_golden_subgraphs():
+    """A ladder without features: whoever draws other subgraphs, or other numbers of them, loses marks."""
+    ladder = nx.ladder_graph(30)
+    pairs = torch.tensor([*ladder.edges, *((v, u) for u, v in ladder.edges)]).T
+    whole = Data(edge_index=pairs, num_nodes=60, y=torch.arange(60) % 3)
+    reference = Reference.of(whole)
+    assert (len(reference.graphs), reference.graphs.x) == (1000, None)
+    assert reference.digest[:16] == "ddc5c2a29222e8d2"
+    assert reference.labels_at(np.array([0])).tolist()[:6] == [0, 1, 2, 0, 1, 2]
+    old = Reference.of(whole, version=1)
+    assert old.digest == old.graphs.digest_1()
+    assert old.digest[:16] == "766765d54d048dbd"
+
+
+@pytest.mark.parametrize(("count", "enough"), [(99, False), (100, True)])
+def test_a_node_task_needs_a_tenth_of_its_subgraphs(web, monkeypatch, count, enough):
+    some = Reference.of(web.data).graphs.take(np.arange(count))
+    found = some, np.zeros(some.num_nodes, dtype=np.int64)
+    monkeypatch.setattr("invgnn.watermark.reference._subgraphs", lambda *_: found)
+    if enough:
+        assert len(Reference.of(web.data).graphs) == count
+    else:
+        with pytest.raises(DataError, match="only 99 of 1000 random subgraphs reach 12 nodes"):
+            Reference.of(web.data)
+
+
+def test_marks_of_format_1_are_bound_to_another_digest_of_the_same_graphs(rings, motifs):
+    assert Reference.of(rings, version=1).digest == rings.digest_1() != rings.digest()
+    items = motifs.data[:5]
+    assert Reference.of(items, version=1).digest == Graphs.from_data(items).digest_1()
 
 
 def test_a_node_task_is_a_population_of_subgraphs(web):
@@ -342,7 +433,7 @@ def test_whole_numbers_of_a_sampler_go_from_one_to_a_limit(name, most):
     assert getattr(Sampler(**{"swap_step": 1, name: 1}), name) == 1
     assert getattr(Sampler(**{name: most}), name) == most
     for value in (0, most + 1, 2.0, True):
-        with pytest.raises(ParameterError, match=name):
+        with pytest.raises(ParameterError, match=rf"^{name} is "):
             Sampler(**{"swap_step": 1, name: value})
 
 
@@ -356,13 +447,28 @@ def test_the_other_settings_of_a_sampler_at_their_ends():
     ):
         with pytest.raises(ParameterError):
             Sampler(**wrong)
+    for name in ("delta", "size_quantile"):
+        for value in (None, "0.1", float("nan")):
+            with pytest.raises(ParameterError, match=f"^{name} is .*expected a finite number"):
+                Sampler(**{name: value})
+
+
+def test_features_tell_graphs_apart_only_where_they_are_compared():
+    ends = torch.tensor([[0, 1], [1, 0]])
+    pairs = [Data(x=torch.tensor(x), edge_index=ends, num_nodes=2) for x in ([[1], [2]], [[1], [3]])]
+    graphs, seen, unseen = Graphs.from_data(pairs), Sampler(wl="features"), Sampler(wl="structure")
+    assert distinct(graphs, seen) is True
+    assert distinct(graphs, unseen) is False
+    assert len(set(hashes_of(graphs, seen))) == 2
+    bare = Graphs(graphs.ptr, graphs.edges)
+    assert hashes_of(bare, seen) == hashes_of(bare, unseen) == hashes_of(graphs, unseen)
 
 
 def test_a_sampler_comes_back_from_its_record():
     for sampler in (Sampler(), Sampler(donors=None), Sampler(wl="features", wave=7)):
         assert Sampler.recall(sampler.record()) == sampler
     assert "lenders" not in Sampler(donors=None).record()
-    for wrong in (None, [], ["wl"], Sampler().record() | {"note": 1}):
+    for wrong in (None, [], ["wl"], Sampler().record() | {"note": 1}, {"donors": 3}):
         with pytest.raises(ParameterError, match="unknown fields"):
             Sampler.recall(wrong)
 
@@ -394,6 +500,19 @@ def test_classes_of_graphs_are_whole_numbers_one_each(labels, found):
     assert (None if chosen is None else chosen.tolist()) == (
         None if found is None else [found[1], found[0]]
     )
+
+
+@pytest.mark.parametrize(
+    ("y", "found"),
+    [(3, [3, 3]), (np.uint8(2), [2, 2]), (torch.tensor([0.5], requires_grad=True), None), ("two", None)],
+)
+def test_classes_may_be_plain_numbers_and_learnt_numbers_are_none(y, found):
+    labels = Reference.of(labelled(y, y)).labels
+    assert (None if labels is None else labels.tolist()) == found
+
+
+def test_without_labels_nodes_have_none_either():
+    assert Reference(union([nx.path_graph(3)] * 2), "node").labels_at(np.array([0])) is None
 
 
 def test_classes_of_nodes_are_those_of_training():

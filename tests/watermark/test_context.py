@@ -61,11 +61,38 @@ def test_the_ends_of_every_range_are_allowed(name, value):
     check_context(CONTEXT | {name: value})
 
 
+NAMED = {"function": "score_channel", "readings": ".*"}  # by other names, or by many
+
+
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in REFUSED for value in REFUSED[name]])
-def test_what_lies_beyond_is_refused(name, value):
-    with pytest.raises(ParameterError) as caught:
+def test_what_lies_beyond_is_refused_by_name(name, value):
+    with pytest.raises(ParameterError, match=rf"\b{NAMED.get(name, name)}\b") as caught:
         check_context(CONTEXT | {name: value})
     assert caught.value.advice
+
+
+@pytest.mark.parametrize("value", [None, 2, ["lambda2"]])
+def test_an_invariant_is_given_by_its_name(value):
+    with pytest.raises(ParameterError, match="the invariant is not a name"):
+        check_context(CONTEXT | {"invariant": value})
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (0, "score_channel is 0, expected a whole number from 1 to 4096"),
+        (1, "rounding can pass for evidence"),
+    ],
+)
+def test_few_features_are_another_fault_than_none(size, message):
+    with pytest.raises(ParameterError, match=message):
+        check_context(CONTEXT | {"function": size})
+
+
+def test_fields_too_many_or_too_few_are_listed():
+    wrong = {name: value for name, value in CONTEXT.items() if name != "gap"} | {"note": 1, "function": 128}
+    with pytest.raises(ParameterError, match=r"fields: \['gap', 'note'\]"):
+        check_context(wrong)
 
 
 @pytest.mark.parametrize("name", CONTEXT)

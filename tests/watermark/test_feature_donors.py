@@ -101,6 +101,13 @@ def test_lenders_come_in_the_order_they_were_met_whatever_their_bytes():
     assert lenders.counts.tolist() == [2, 1, 1]
 
 
+def test_a_look_is_a_whole_row():
+    pool = np.array([[1.0, 2.0], [1.0, 3.0], [4.0, 2.0], [1.0, 3.0]], dtype=np.float32)
+    lenders = FeatureDonors.collect(pool, 3, Stream(b""))
+    assert lenders.rows.tolist() == [[1.0, 2.0], [1.0, 3.0], [4.0, 2.0]]
+    assert lenders.counts.tolist() == [1, 2, 1]
+
+
 def test_negative_zeros_are_no_look_of_their_own():
     """Graphs with them have the same digest as without, so they must draw the same carriers."""
     pool = np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)
@@ -115,6 +122,12 @@ def test_of_many_nodes_some_are_asked_and_whole_numbers_stay_whole():
     assert lenders.counts.sum() == MOST_NODES
     assert lenders.rows.dtype == np.int64
     assert lenders.donate(union([nx.empty_graph(5)]), Stream(b"")).x.dtype == np.int64
+
+
+def test_no_more_than_4096_nodes_are_asked_and_fewer_are_not_drawn():
+    pool = np.arange(4097, dtype=np.float32)[:, None]
+    assert FeatureDonors.collect(pool, 3, Stream(b"many")).counts.sum() == 4096
+    assert FeatureDonors.collect(pool[1:], 3, Told([])).rows.tolist() == pool[1:].tolist()
 
 
 def test_lending_changes_features_and_nothing_else_of_the_rules(rings):

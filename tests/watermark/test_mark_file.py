@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from invgnn.errors import ParameterError
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.watermark.baseline import Baseline
 from invgnn.watermark.mark_file import _counts, pack, unpack
 
 
@@ -37,6 +39,33 @@ def test_a_mark_comes_back_from_its_parts(draw, held):
     assert not any("bits" in name for part in held for name in part)
 
 
+def test_a_baseline_is_kept_with_the_digest_of_its_inputs(draw):
+    mark = draw(score_channel=16)
+    mark = replace(mark, baseline=Baseline(np.array([[-0.5, -1.0], [-2.0, -0.25]]), "ab" * 32))
+    body, tensors = pack({one.name: getattr(mark, one.name) for one in fields(mark)}, "digest")
+    assert (body["inputs"], body["digest"]) == ("ab" * 32, "digest")
+    assert tensors["before"].tolist() == [[-0.5, -1.0], [-2.0, -0.25]]
+    found = unpacked(body, dict(tensors))["baseline"]
+    assert (found.inputs, found.scores.tolist()) == ("ab" * 32, [[-0.5, -1.0], [-2.0, -0.25]])
+    for lost in ("inputs", "before"):
+        rest = [{k: v for k, v in part.items() if k != lost} for part in (body, tensors)]
+        with pytest.raises(ParameterError, match="missing or unknown"):
+            unpacked(*rest)
+
+
+def test_graphs_without_features_and_labels_have_no_parts_for_them(draw):
+    mark = draw()
+    bare = {
+        name: Graphs(getattr(mark, name).ptr, getattr(mark, name).edges)
+        for name in ("carriers", "ordinary")
+    }
+    given = {one.name: getattr(mark, one.name) for one in fields(mark)} | bare | {"labels": None}
+    body, tensors = pack(given, mark.digest)
+    assert sorted(tensors) == ["carriers.edges", "carriers.ptr", "ordinary.edges", "ordinary.ptr", "secret"]
+    found = unpacked(body, dict(tensors))
+    assert (found["carriers"].x, found["ordinary"].x, found["labels"]) == (None, None, None)
+
+
 def test_every_part_is_needed_and_no_other_is_known(held):
     body, tensors = held
     assert set(body) == {"context", "recipe", "rejected", "scale", "digest"}
@@ -51,6 +80,16 @@ def test_every_part_is_needed_and_no_other_is_known(held):
     for odd in (({"note": 1}, {}), ({}, {"note": 1}), ({"inputs": "0"}, {}), ({}, {"before": 0})):
         with pytest.raises(ParameterError, match="missing or unknown"):
             unpacked(body | odd[0], tensors | odd[1])
+
+
+def test_a_traceback_of_packing_shows_no_plain_secret(draw):
+    mark = draw()
+    given = {one.name: getattr(mark, one.name) for one in fields(mark)} | {"carriers": None}
+    with pytest.raises(AttributeError) as caught:
+        pack(given, mark.digest)
+    (shown,) = (entry.frame.f_locals for entry in caught.traceback if entry.name == "pack")
+    assert "tensors" in shown  # the secret has been read
+    assert not [name for name, value in shown.items() if "secret" in name or type(value) is np.ndarray]
 
 
 def test_labels_may_be_unknown(held):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
@@ -74,6 +75,8 @@ def test_batches_of_different_size_take_their_own_turns(draw, motifs):
         assert joint.batch.x[batch.num_nodes :].equal(riders.x)
         links = joint.batch.edge_index[:, batch.num_edges :] - batch.num_nodes
         assert links.equal(riders.edge_index)
+        assert joint.batch.ptr.tolist()[: size + 1] == batch.ptr.tolist()
+        assert (joint.batch.ptr[size:] - batch.num_nodes).tolist() == riders.ptr.tolist()
         assert joint.wanted.bits.tolist() == mark.bits[joint.carriers].tolist()
         assert joint.wanted.targets.tolist() == mark.targets[joint.carriers].astype("float32").tolist()
 
@@ -124,6 +127,20 @@ def test_targets_are_not_rounded_to_half_precision(draw, dtype):
     told = mark.batches.wanted(None, torch.ones(1).to(dtype))
     assert told.targets.tolist() == mark.targets.astype("float32").tolist()
     assert told.bits.tolist() == mark.bits.tolist()
+
+
+def test_a_mark_that_only_hinders_the_task_teaches_nothing(draw, motifs):
+    """A task that wants the opposite, three times as much: its own gradient is all that is left."""
+    mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).double().eval()
+    batch, weight = Batch.from_data_list(motifs.graphs[:16]), model.convs[0].nn.lins[0].weight
+    batch.x = batch.x.double()
+    joint = mark.mix(batch)
+    joint(model)
+    task = -3 * joint.loss()
+    (wanted,) = torch.autograd.grad(task, weight, retain_graph=True)
+    both = joint.joint_loss(task)
+    torch.testing.assert_close(both, task * 2 / 3)
+    torch.testing.assert_close(torch.autograd.grad(both, weight)[0], wanted)
 
 
 def test_few_task_graphs_do_not_tell_the_usual_answers(draw, motifs):
@@ -342,3 +359,45 @@ def test_the_orders_of_two_portion_lengths_are_drawn_once_each():
         assert (len(whole.order), len(last.order)) == (12, 14)
         assert (len(whole.carriers), len(last.carriers)) == (4, 7)
     assert drawn == [0, 0]
+    schedule.portion(0, 8)
+    schedule.portion(0, 4)
+    assert drawn == [0] * 4  # of a third length, the first is drawn again: no more are kept
+
+
+def test_carriers_are_laid_out_once_and_some_of_them_anew(draw):
+    batches, like = draw().batches, torch.zeros(1)
+    some = np.array([3, 1])
+    chosen, whole, again, other = (batches.with_ordinary(c, like) for c in (some, None, None, some))
+    ordinary = len(batches.ordinary)
+    assert [one.num_graphs - ordinary for one in (chosen, whole, again, other)] == [2, 16, 16, 2]
+    assert again.edge_index is whole.edge_index
+    assert again.x is not whole.x  # some models write into their input
+    assert again.x.equal(whole.x)
+    half = batches.with_ordinary(None, torch.zeros(1, dtype=torch.bfloat16))
+    assert (half.x.dtype, batches.with_ordinary(None, None).x.dtype) == (torch.bfloat16, torch.float32)
+
+
+def path(**parts):
+    """Three nodes in a row: as many nodes, arrows and ends of an arrow are of no other number."""
+    arrows = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    return Batch.from_data_list([Data(x=torch.ones(3, 4), edge_index=arrows, num_nodes=3, **parts)])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "lost"),
+    [
+        ("edge_label_index", (2, 4), True),
+        ("edge_label_index", (2, 5), False),
+        ("node_index", (3,), True),
+        ("pos", (3, 2), True),
+        ("edge_attr", (4, 1), True),
+        ("table", (2, 3), False),
+    ],
+)
+def test_what_is_held_for_every_node_or_edge_would_be_lost(draw, name, shape, lost):
+    batch = path(**{name: torch.zeros(shape).long()})
+    if lost:
+        with pytest.raises(DataError, match=f"the task batch has {name} and carriers have none"):
+            draw().mix(batch)
+    else:
+        assert draw().mix(batch).batch.num_graphs > 1

@@ -7,6 +7,7 @@ of each axis, so absolute values are compared, or what does not depend on signs.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from statistics import NormalDist, median
 
 import numpy as np
@@ -204,6 +205,14 @@ def test_what_follows_from_before_leaves_nothing_at_all():
     assert np.abs(beyond(said + 1e-6 * numbers(2, 40), before)).min() > 0
 
 
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_what_is_beyond_grows_with_the_answers(size):
+    before, answers = numbers(1, 40, 3), numbers(2, 40)
+    np.testing.assert_allclose(beyond(size * answers, before), size * beyond(answers, before), rtol=1e-6)
+    said = size * (2 * standing(before[:, 0]) - standing(before[:, 2]))
+    assert beyond(said, before).tolist() == [0.0] * 40
+
+
 def usual(sizes, place, half):
     """The median of neighbours on both sides, beyond the ends mirrored."""
     wide = [*sizes[half - 1 :: -1], *sizes, *sizes[: -half - 1 : -1]]
@@ -227,6 +236,20 @@ def test_golden_follow():
     found = follow(numbers(3, 50, 16) + 5, numbers(4, 50))
     np.testing.assert_allclose(found[:4], GOLDEN["follow"], rtol=1e-5)
     assert follow(numbers(3, 50, 16), np.zeros(50)).tolist() == [0.0] * 16
+
+
+def test_answers_of_next_to_nothing_follow_next_to_nothing():
+    """Against 1e-12 at least, so that rounding is not blown up."""
+    features, answers = numbers(3, 50, 16), 1e-13 * numbers(4, 50)
+    along = [np.mean((column - column.mean()) * answers) for column in features.T]
+    np.testing.assert_allclose(follow(features, answers), np.array(along) / 1e-12, rtol=1e-6)
+
+
+def test_neither_side_is_followed_more_than_three_times_the_usual():
+    """One feature far along, one as far against, beside many with a covariance of one."""
+    answers = np.array([1.0, -1.0])
+    found = follow(np.array([[9.0, -9.0, *[1.0] * 30], [-9.0, 9.0, *[-1.0] * 30]]), answers)
+    assert found.tolist() == pytest.approx([3.0, -3.0, *[1.0] * 30])
 
 
 SIGNS = {2: [-1.0, 1.0], 3: [1.0, -1.0, -1.0]}
@@ -283,6 +306,52 @@ def test_nothing_said_is_as_far_from_the_direction_as_can_be(channel):
     lean = channel.compare(np.zeros(SIZE), -3 * channel.direction, 80)
     assert (lean.cosine, lean.chord) == (0.0, 2.0)
     assert (lean.within, lean.chord_within) == (pytest.approx(-1), 2.0)
+
+
+def test_a_direction_is_of_format_2_unless_asked(channel, data, monkeypatch):
+    before = numbers(6, 80, 3)
+    monkeypatch.setattr(Features, "fit", lambda *_: channel.features)
+    usual, new = (ScoreChannel.draw(Words(9), signs, data, SIZE, 0.6, before, *v) for v in ((), (2,)))
+    assert usual.direction.tolist() == new.direction.tolist()
+    assert (usual.slack, usual.unsure) == (new.slack, new.unsure)
+
+
+def test_no_rounding_makes_a_cosine_larger_than_one(channel):
+    long = replace(channel, direction=1.5 * channel.direction)
+    lean = long.compare(channel.direction, -channel.direction, 80)
+    assert (lean.cosine, lean.within) == (1.0, -1.0)
+
+
+def test_the_slack_is_added_to_the_distance(channel):
+    lean = replace(channel, slack=0.25, unsure=0.125).compare(*[channel.direction] * 2, 80)
+    assert (lean.chord, lean.chord_within) == (pytest.approx(0.25), pytest.approx(0.25))
+    assert lean.unsure == 0.125
+    assert channel.compare(channel.direction, channel.direction, 80).unsure == 0
+
+
+def test_of_a_row_with_gaps_the_largest_known_score_is_its_class(channel, data):
+    """Its answer counts as the lower median all the same."""
+    scores = numbers(8, 80, 3)
+    gaps = scores.copy()
+    gaps[::7, 0] = np.nan
+    features = channel.features(Batch.from_data_list(data)).numpy()
+    answers = gaps @ (np.array(SIGNS[3]) - np.mean(SIGNS[3]))
+    known = sorted(answers[~np.isnan(answers)])
+    answers = standing(np.where(np.isnan(answers), known[(len(known) - 1) // 2], answers))
+    answers = beyond(answers, channel.before)
+    top = np.array(
+        [max(range(3), key=lambda i, r=row: -np.inf if np.isnan(r[i]) else r[i]) for row in gaps]
+    )
+    means = np.array([answers[top == label].mean() for label in range(3)])
+    found, within = channel.followed(gaps)
+    np.testing.assert_allclose(found, follow(features, answers), atol=1e-9)
+    np.testing.assert_allclose(within, follow(features, answers - means[top]), atol=1e-9)
+
+
+def test_a_shifted_teacher_is_called_as_asked(channel, data):
+    batch, scores = Batch.from_data_list(data), torch.from_numpy(numbers(7, 80, 3))
+    teacher = channel.shifted_teacher(torch.nn.Identity(), lambda model, given: model(scores))
+    assert teacher(batch).equal(channel.shift(scores, batch))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -348,6 +417,39 @@ def test_inputs_that_are_all_alike_carry_no_direction(data):
     with pytest.raises(ParameterError, match="features of rank 0") as caught:
         Features.fit(Batch.from_data_list([data[0]] * 40), "graph", 16)
     assert "too few" in caught.value.advice
+
+
+def columns(monkeypatch, *held):
+    """Inputs whose networks would answer just this, one column per unit."""
+    raw = torch.from_numpy(np.column_stack(held))
+    name = "invgnn.watermark.public_features._activations"
+    monkeypatch.setattr(name, lambda batch, level, known: (raw, ()))
+
+
+def waves(number):
+    """Of 64 inputs, columns of +1 and -1 that are uncorrelated."""
+    found = np.ones((1, 1))
+    for _ in range(6):
+        found = np.block([[found, found], [found, -found]])
+    return found[:, 1 : number + 1].T
+
+
+@pytest.mark.parametrize(("bent", "rank"), [(7e-4, 3), (4e-3, 4)])
+def test_directions_of_a_ten_thousandth_of_the_widest_are_rounding(monkeypatch, bent, rank):
+    """One hundred units alike spread by ten, two that differ a little by seven tenths of that little."""
+    first, second, third, other = waves(4)
+    columns(monkeypatch, *[first] * 100, second, third, third + bent * other)
+    with pytest.raises(ParameterError, match=f"64 inputs with features of rank {rank} do not carry 16"):
+        Features.fit(None, "graph", 16)
+
+
+@pytest.mark.parametrize(("version", "kept"), [(1, [True, True]), (2, [False, True])])
+def test_units_that_hardly_vary_are_left_out_since_format_2(monkeypatch, version, kept):
+    first, second, *others = waves(20)
+    columns(monkeypatch, 0.0009 * first, 0.0015 * second, *others)
+    found = Features.fit(None, "node", 18, version)
+    assert torch.isfinite(found.spread)[:2].tolist() == kept
+    assert torch.isfinite(found.spread)[2:].all()
 
 
 def test_degrees_count_the_edges_that_leave_a_node():

@@ -62,7 +62,7 @@ class Inputs:
         """Yield the one graph of a node task, or graphs in batches of at most `chunk` (None: one batch)."""
         graphs = self.graphs()
         if self.level == "node":
-            yield graphs[0]
+            yield from graphs
             return
         size = chunk or len(graphs)
         for start in range(0, len(graphs), size):

@@ -93,7 +93,7 @@ def _activations(
             weight, bias = _weights(net, layer, x.shape[1])
             mapped = x @ weight
             near = torch.zeros_like(mapped).index_add_(0, row, mapped[column])
-            mixed = mapped + near / (degree if net % 2 == 0 else degree.sqrt())
+            mixed = mapped + near / (degree if net == 0 else degree.sqrt())
             scale = mixed.std(0, unbiased=False).clamp(min=1e-6) if known is None else known[len(scales)]
             scales.append(scale)
             x = torch.tanh(1.5 * mixed / scale + bias)

@@ -98,8 +98,9 @@ class Reference:
     @property
     def num_classes(self) -> int | None:
         """Number of classes among the labels; None without labels or with fewer than two classes."""
-        most = -1 if self.labels is None else int(self.labels.max(initial=-1))
-        return most + 1 if most >= 1 else None
+        if self.labels is None or not (self.labels > 0).any():
+            return None
+        return int(self.labels.max()) + 1
 
     @cached_property
     def clustering(self) -> NDArray[np.float64]:
@@ -133,7 +134,7 @@ def _subgraphs(whole: Graphs, draws: Draws) -> tuple[Graphs, Ints]:
     """Return random connected subgraphs of one graph, and the numbers of their nodes in it."""
     numbered = Graphs.unchecked(whole.ptr, whole.edges, np.arange(whole.num_nodes)[:, None])
     found = sample_subgraphs(numbered, SUBGRAPHS, draws)
-    nodes = np.zeros(0, dtype=np.int64) if found.x is None else found.x[:, 0].astype(np.int64)
+    nodes = np.asarray(found.x).astype(np.int64).ravel()
     x = None if whole.x is None else whole.x.take(nodes, axis=0)
     return Graphs.unchecked(found.ptr, found.edges, x), nodes
 

@@ -66,7 +66,7 @@ class Sampler:
             raise ParameterError(
                 f"size_quantile={self.size_quantile} is not in (0, 1]", "the paper uses 0.25"
             )
-        if not 1 <= self.swap_step <= self.swap_cap:
+        if self.swap_step > self.swap_cap:
             raise ParameterError(
                 f"swap_step={self.swap_step} and swap_cap={self.swap_cap} do not fit",
                 "the paper uses 5 and 50",
