@@ -155,6 +155,23 @@ def test_rejected_words_are_drawn_again_in_order():
     assert Scripted(KEY).below([3, 3, 3, 3]).tolist() == [8 % 3, 1, 7 % 3, 2]
 
 
+def test_the_longest_incomplete_run_is_rejected_from_its_first_word_on():
+    """274177 divides 2^64 + 1, so all but one of as many numbers are missing from the last run."""
+    bound = 274_177
+    assert (2**64 + 1) % bound == 0
+    first = 2**64 - bound + 1
+
+    class Scripted(Stream):
+        rounds = ([first - 1, first], [5])
+
+        def words(self, n):
+            drawn, *self.rounds = self.rounds
+            assert len(drawn) == n
+            return np.array(drawn, np.uint64)
+
+    assert Scripted(KEY).below([bound, bound]).tolist() == [bound - 1, 5]
+
+
 def test_powers_of_two_reject_nothing():
     class Highest(Stream):
         def words(self, n):
@@ -192,9 +209,11 @@ def test_balanced_needs_an_even_number(m):
 
 @given(st.binary(max_size=8), st.integers(0, 200))
 def test_permutation_is_one(key, n):
-    order = Stream(key).permutation(n)
-    assert order.tolist() == Reference(key).permutation(n)
+    ours, slow = Stream(key), Reference(key)
+    order = ours.permutation(n)
+    assert order.tolist() == slow.permutation(n)
     assert sorted(order.tolist()) == list(range(n))
+    assert ours.bytes(5) == slow.bytes(5)  # and the same number of words was used
 
 
 @given(st.binary(max_size=8), st.integers(1, 100))
@@ -207,9 +226,11 @@ def test_balanced_is_balanced(key, half):
 
 @given(st.binary(max_size=8), st.integers(0, 70))
 def test_signs_are_signs(key, n):
-    signs = Stream(key).signs(n)
+    ours, slow = Stream(key), Reference(key)
+    signs = ours.signs(n)
     assert signs.dtype == np.int8
-    assert signs.tolist() == Reference(key).signs(n)
+    assert signs.tolist() == slow.signs(n)
+    assert ours.bytes(5) == slow.bytes(5)  # and the same number of bytes was used
 
 
 def pvalue(values):
@@ -352,3 +373,20 @@ def test_a_mark_is_no_secret(tmp_path):
     container.write(tmp_path / "a.mark", "mark", {}, {})
     with pytest.raises(FileError, match="a secret file was expected"):
         Secret.load(tmp_path / "a.mark")
+
+
+def test_the_traceback_of_a_refused_secret_does_not_hold_it():
+    with pytest.raises(ParameterError) as caught:
+        Secret(bytes(31))
+    frame = caught.traceback[-1].frame
+    assert frame.code.name == "__init__"
+    assert "data" not in frame.f_locals
+
+
+def test_a_file_of_another_content_is_no_secret(tmp_path):
+    for number, held in enumerate(
+        ({}, {"secret": np.zeros(31, np.uint8)}, {"secret": np.zeros(32, np.int8)})
+    ):
+        container.write(tmp_path / f"{number}", "secret", {}, held)
+        with pytest.raises(FileError, match="contains no secret of 32 bytes"):
+            Secret.load(tmp_path / f"{number}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from types import SimpleNamespace
 
 import networkx as nx
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from _helpers.drawn import GAPS, item, random_graphs, same, union
 from invgnn.errors import DataError
 from invgnn.graphs.adjacency import adjacent
-from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.disjoint_union import Graphs, sum_runs
 from invgnn.storage.encoding import decode, encode
 
 
@@ -86,7 +87,15 @@ GOOD = SimpleNamespace(edge_index=PAIR, num_nodes=2, x=ONES)
         ([SimpleNamespace(edge_index=PAIR - 1, num_nodes=2, x=ONES)], "graph 0 has an edge"),
         ([SimpleNamespace(edge_index=PAIR * 0.5, num_nodes=2, x=ONES)], "type float64"),
         ([SimpleNamespace(edge_index=PAIR[:1], num_nodes=2, x=ONES)], r"shape \(1, 2\)"),
-        ([SimpleNamespace(edge_index=PAIR, num_nodes=3, x=ONES)], "3 nodes"),
+        ([SimpleNamespace(edge_index=PAIR, num_nodes=3, x=ONES)], r"graph 0 has .* \(2, 3\) for 3 nodes"),
+        (
+            [SimpleNamespace(edge_index=PAIR, num_nodes=2, x=ONES[:, 0])],
+            r"graph 0 has .* \(2,\) for 2 nodes",
+        ),
+        (
+            [GOOD] + [SimpleNamespace(edge_index=[[0], [node]], num_nodes=2, x=ONES) for node in (2, 3)],
+            "graph 1 has an edge",
+        ),
         ([SimpleNamespace(edge_index=PAIR, num_nodes=2, x=ONES[0])], r"shape \(3,\)"),
         ([SimpleNamespace(num_nodes=2)], "no edge_index"),
     ],
@@ -98,23 +107,25 @@ def test_from_data_refuses(items, message):
 
 
 @pytest.mark.parametrize(
-    ("ptr", "edges", "x"),
+    ("ptr", "edges", "x", "message"),
     [
-        ([1, 2], [], None),
-        ([0, 2, 1], [], None),
-        ([0, 3], [[1, 0]], None),
-        ([0, 3], [[0, 3]], None),
-        ([0, 3], [[-1, 2]], None),
-        ([0, 2, 4], [[1, 2]], None),
-        ([0, 3], [[1, 2], [0, 1]], None),
-        ([0, 3], [[0, 1], [0, 1]], None),
-        ([0, 3], [[0, 1, 2]], None),
-        ([0, 3], [[0, 1]], np.ones((2, 1))),
+        ([1, 2], [], None, "must start at 0 and not decrease"),
+        ([0, 2, 1], [], None, "must start at 0 and not decrease"),
+        ([0, 3], [[1, 0]], None, "two nodes u < v"),
+        ([0, 3], [[1, 1]], None, "two nodes u < v"),
+        ([0, 3], [[0, 3]], None, "two nodes u < v"),
+        ([0, 3], [[-1, 2]], None, "two nodes u < v"),
+        ([0, 2, 4], [[1, 2]], None, "joins two different graphs"),
+        ([0, 3], [[1, 2], [0, 1]], None, "must be sorted"),
+        ([0, 3], [[0, 1], [0, 1]], None, "each may occur only once"),
+        ([0, 3], [[0, 1, 2]], None, r"shape \[E,2\], not \[1, 3\]"),
+        ([0, 3], [[0, 1]], np.ones((2, 1)), r"shape \(2, 1\) for 3 nodes"),
+        ([0, 3], [[0, 1]], np.ones(3), r"shape \(3,\) for 3 nodes"),
     ],
 )
-def test_an_invalid_union_cannot_be_built(ptr, edges, x):
+def test_an_invalid_union_cannot_be_built(ptr, edges, x, message):
     edges = np.array(edges, dtype=np.int64)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=message):
         Graphs(np.array(ptr), edges if edges.size else edges.reshape(0, 2), x)
 
 
@@ -143,8 +154,10 @@ def test_take_by_mask_number_or_nothing():
 def test_concat_refuses_nothing_and_mixed_features():
     with pytest.raises(DataError):
         Graphs.concat([])
-    with pytest.raises(DataError, match="no features"):
-        Graphs.concat([Graphs.from_data([GOOD]), union(GAPS)])
+    one = Graphs.from_data([GOOD])
+    with pytest.raises(DataError, match="part 1 has no features, but part 0 has 3 features per node"):
+        Graphs.concat([one, union(GAPS)])
+    assert len(Graphs.concat([one, Graphs.concat([one, one])])) == 3  # of other sizes, of equal width
 
 
 @given(random_graphs())
@@ -228,3 +241,42 @@ def test_a_union_of_no_graphs_has_one_offset_and_not_none():
     assert len(Graphs(np.array([0]), none)) == 0
     with pytest.raises(DataError, match="must start at 0"):
         Graphs(np.array([], dtype=np.int64), none)
+
+
+def test_lists_become_arrays():
+    g = Graphs([0, 2, 3], [[0, 1]])
+    assert (g.ptr.dtype, g.edges.dtype) == (np.int64, np.int64)
+    assert (g.sizes.tolist(), g.directed().tolist()) == ([2, 1], [[0, 1], [1, 0]])
+
+
+def test_graphs_may_lack_edges_and_even_nodes():
+    nothing = SimpleNamespace(edge_index=[], num_nodes=0, x=None)
+    g = Graphs.from_data([nothing, SimpleNamespace(edge_index=PAIR, num_nodes=2, x=None), nothing])
+    assert (g.sizes.tolist(), g.edges.tolist()) == ([0, 2, 0], [[0, 1]])
+    none = Graphs.from_data([nothing])
+    assert (none.edges.shape, none.directed().shape, none.edge_keys.shape) == ((0, 2), (2, 0), (0,))
+    assert Graphs(none.ptr, none.edges).digest() == none.digest()
+
+
+@pytest.mark.parametrize(
+    ("x", "width", "tail"),
+    [
+        (None, -1, b""),
+        (np.array([[1], [2], [-3]]), 1, np.array([1, 2, -3], "<i8").tobytes()),
+        (np.array([[1, 0.5], [2, 0], [-3, 4]]), 2, np.array([1, 0.5, 2, 0, -3, 4], "<f4").tobytes()),
+    ],
+    ids=["none", "whole", "floats"],
+)
+def test_the_digest_of_format_1_by_hand(x, width, tail):
+    """Four numbers, the offsets, the edges and the features; without features their width is -1."""
+    numbers = np.array([2, 3, 1, width, 0, 2, 3, 0, 1], "<i8").tobytes()
+    expected = hashlib.sha256(b"invgnn.graphs/1\0" + numbers + tail).hexdigest()
+    assert Graphs(np.array([0, 2, 3]), np.array([[0, 1]]), x).digest_1() == expected
+
+
+def test_runs_are_summed_along_the_first_axis():
+    values = np.array([[1, 10], [2, 20], [3, 30], [4, 40], [5, 50]])
+    ptr = np.array([0, 2, 2, 5])
+    assert sum_runs(values, ptr).tolist() == [[3, 30], [0, 0], [12, 120]]
+    assert sum_runs(values[:, 0], ptr).tolist() == [3, 0, 12]
+    assert sum_runs(values[:0], ptr[:1]).shape == (0, 2)

@@ -226,5 +226,27 @@ def test_graphs_of_up_to_500_nodes_are_solved_exactly(monkeypatch):
     asked = []
     monkeypatch.setattr(invariants, "_sparse_lambda2", lambda g: asked.append(g.num_nodes) or 1.0)
     monkeypatch.setattr(invariants, "DENSE_UP_TO", 20)
-    lambda2(union([nx.path_graph(20), nx.path_graph(21)]))
+    found = lambda2(union([nx.path_graph(20), nx.path_graph(21)]))
     assert asked == [21]
+    close(found, [2 - 2 * np.cos(np.pi / 20), 1 - 1e-6])  # what the sparse solver says is what counts
+
+
+def test_dense_matrices_are_solved_two_to_the_24_entries_at_a_time():
+    """That is 128 MB; 256 matrices of 256 rows are exactly as many."""
+    runs = list(invariants._equal_sizes(np.array([100, *[256] * 600])))
+    assert runs == [(100, 0, 1), (256, 1, 257), (256, 257, 513), (256, 513, 601)]
+    assert list(invariants._equal_sizes(np.array([5000] * 2))) == [(5000, 0, 1), (5000, 1, 2)]
+
+
+def test_two_nodes_are_the_least_that_are_connected():
+    close(lambda2(union([nx.path_graph(1), nx.path_graph(2)])), [0, 2])
+
+
+def test_triangles_by_hand():
+    graphs = [nx.path_graph(3), nx.complete_graph(3), nx.complete_graph(5), nx.empty_graph(1)]
+    assert triangle_count(union(graphs)).tolist() == [0, 1, 10, 0]
+
+
+def test_targets_reach_both_ends_at_the_smallest_and_the_largest_gap():
+    assert keyed_targets([0, 0.5, 1, 1], [0, 1, 0, 1], 0.0).tolist() == [0, 0.5, 0, 1]
+    assert keyed_targets([0.5, 0.5, 0.25], [0, 1, 1], 0.5).tolist() == [0, 1, 1]

@@ -120,3 +120,10 @@ def test_the_label_of_a_row_does_not_depend_on_the_other_rows():
     rows = np.arange(35.0).reshape(7, 5) % 11
     together = label_nodes(rows)
     assert [label_nodes(rows[i : i + 1]).item() for i in range(7)] == together.tolist()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_beyond_two_to_the_53_are_all_labelled_alike(sign):
+    """A float is an exact integer up to there and no further."""
+    last, end, far = label_nodes(sign * np.array([[2.0**53 - 1], [2.0**53], [2.0**60]]), decimals=0)
+    assert last != end == far

@@ -658,3 +658,57 @@ def test_the_kind_of_what_cannot_be_stored_is_named(tmp_path, tensor, kind):
     with pytest.raises(ParameterError, match="'odd' cannot be stored") as caught:
         container.write(tmp_path / "x", "mark", {}, {"odd": tensor})
     assert f"({kind})" in caught.value.message
+
+
+def test_a_container_shows_its_kind_version_and_digest_and_no_more(tmp_path):
+    digest = container.write(tmp_path / "a", "mark", {"word": 1}, {"x": np.zeros(3)})
+    shown = repr(container.read(tmp_path / "a", "mark"))
+    assert shown == f"Container(kind='mark', version=2, digest='{digest}')"
+
+
+def test_a_header_has_at_most_a_hundred_million_bytes(tmp_path):
+    """One more and the file is none of ours; as many and it only lacks its end."""
+    path = tmp_path / "a"
+    for size, word in ((10**8, "truncated"), (10**8 + 1, "header is too long"), (2**56, "is too long")):
+        path.write_bytes(size.to_bytes(8, "little") + b"{")
+        with pytest.raises(FileError, match=word):
+            container.peek(path)
+
+
+@pytest.mark.parametrize("length", range(9))
+def test_tensors_start_at_a_multiple_of_eight_after_as_little_padding_as_that_takes(tmp_path, length):
+    container.write(tmp_path / "a", "mark", {"text": "x" * length}, {})
+    data = (tmp_path / "a").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    assert (size % 8, len(data)) == (0, 8 + size)
+    assert len(data) - len(data.rstrip(b" ")) < 8
+
+
+def test_a_header_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
+    container.write(tmp_path / "a", "mark", BODY, {})
+    size = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")
+    monkeypatch.setattr(container, "MAX_HEADER", size)
+    container.write(tmp_path / "b", "mark", BODY, {})
+    assert container.read(tmp_path / "b", "mark").body == BODY
+    monkeypatch.setattr(container, "MAX_HEADER", size - 1)
+    with pytest.raises(ParameterError, match="too large"):
+        container.write(tmp_path / "c", "mark", BODY, {})
+
+
+@pytest.mark.parametrize(
+    ("version", "word"), [(2**31 - 1, f"newer format version {2**31 - 1};"), (2**31, "kind and version")]
+)
+def test_a_version_is_a_number_below_two_to_the_31(tmp_path, version, word):
+    notes = json.dumps({"kind": "mark", "version": version})
+    header = json.dumps({"__metadata__": {"invgnn": notes}}).encode()
+    (tmp_path / "a").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(FileError, match=word):
+        container.peek(tmp_path / "a")
+
+
+def test_a_file_that_is_there_is_noticed_before_any_work_is_done(tmp_path, monkeypatch):
+    """Deriving a key takes a second and much memory."""
+    (tmp_path / "a").write_text("precious")
+    monkeypatch.setattr(container.encryption, "close", lambda *_: pytest.fail("sealed in vain"))
+    with pytest.raises(ExistingFileError):
+        container.write(tmp_path / "a", "mark", {}, {}, passphrase="x")

@@ -110,6 +110,7 @@ def test_the_form_is_the_one_on_the_page():
     expected = hashlib.sha256(by_hand(b"s", b"here") + by_hand(b"m", pairs)).hexdigest()
     assert digest("here", value) == digest_encoded("here", encode(value)) == expected
     assert digest("there", value) != expected
+    assert encode(False) == by_hand(b"o", b"\0")
 
 
 @pytest.mark.parametrize(
@@ -221,3 +222,70 @@ def test_integers_have_64_characters_at_most_and_the_sign_is_one(value, fits):
         return
     with pytest.raises(ParameterError, match="too long"):
         encode(value)
+
+
+@pytest.mark.parametrize("wrap", [lambda value: {"a": value}, lambda value: [value]])
+def test_32_levels_are_written_and_read_and_33_are_not(wrap):
+    value: object = None
+    for _ in range(32):
+        value = wrap(value)
+    assert decode(encode(value)) == value
+    with pytest.raises(ParameterError, match="more than 32 levels"):
+        encode(wrap(value))
+    for deeper in (by_hand(b"l", encode(value)), by_hand(b"m", by_hand(b"s", b"a") + encode(value))):
+        with pytest.raises(ParameterError, match="more than 32 levels"):
+            decode(deeper)
+
+
+def test_the_types_of_arrays_are_those_on_the_page():
+    wide = ["<f8", "<f4", "<f2", "<c16", "<c8", "<i8", "<i4", "<i2", "<u8", "<u4", "<u2"]
+    assert {*wide, "|i1", "|u1", "|b1"} == DTYPES
+
+
+def array_by_hand(shape, name=b"<f4", data=b""):
+    sizes = b"".join(by_hand(b"i", b"%x" % size) for size in shape)
+    return by_hand(b"a", by_hand(b"s", name) + by_hand(b"l", sizes) + data)
+
+
+@pytest.mark.parametrize("shape", [(0, 2**48 - 1), (0,), (1,) * 31 + (0,)])
+def test_arrays_have_at_most_32_axes_shorter_than_two_to_the_48(shape):
+    assert decode(array_by_hand(shape)).shape == shape
+    assert encode(np.zeros(shape, "<f4")) == array_by_hand(shape)
+
+
+@pytest.mark.parametrize("shape", [(0, 2**48), (1,) * 32 + (0,), (0, -1)])
+def test_arrays_of_impossible_shapes_are_refused(shape):
+    with pytest.raises(ParameterError, match="impossible shape"):
+        decode(array_by_hand(shape))
+
+
+@pytest.mark.parametrize(
+    ("why", "raw"),
+    [
+        ("an impossible shape", by_hand(b"a", by_hand(b"s", b"<f4") + by_hand(b"i", b"0"))),
+        ("an impossible shape", by_hand(b"a", by_hand(b"s", b"<f4") + by_hand(b"l", by_hand(b"o", b"\1")))),
+        ("an array has an unknown type", by_hand(b"a", by_hand(b"i", b"4") + by_hand(b"l", b""))),
+        ("an array has an unknown type", array_by_hand((), b">f4", bytes(4))),
+        ("does not match its shape", array_by_hand((2,), data=bytes(7))),
+        ("does not match its shape", array_by_hand((2,), data=bytes(9))),
+        ("a boolean is neither 0 nor 1", array_by_hand((3,), b"|b1", b"\0\1\2")),
+        ("bytes after its end", by_hand(b"n", b"") + b"x"),
+        ("it is truncated", b"n" + bytes(7)),
+        ("longer than the value", b"b" + bytes([2]) + bytes(7) + b"x"),
+        ("longer than the value", b"b" + bytes(7) + bytes([1])),
+        ("longer than the value", by_hand(b"l", b"b" + bytes([2]) + bytes(7) + b"x") + b"y"),
+        ("unknown type or invalid content", by_hand(b"d", bytes(7))),
+        ("unknown type or invalid content", by_hand(b"d", bytes(9))),
+        ("not UTF-8", by_hand(b"s", b"\xff")),
+        ("not made of pairs", by_hand(b"m", by_hand(b"s", b"a"))),
+    ],
+)
+def test_bytes_that_are_refused_are_refused_for_what_is_wrong(why, raw):
+    with pytest.raises(ParameterError, match=why):
+        decode(raw)
+
+
+def test_truth_values_and_maps_of_several_entries_come_back():
+    assert decode(array_by_hand((4,), b"|b1", b"\1\0\1\1")).tolist() == [True, False, True, True]
+    names = {f"key {number}": number / 2 for number in range(5)}
+    assert decode(encode(names)) == names

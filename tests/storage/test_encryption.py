@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from invgnn.concealed import SHOWN
 from invgnn.errors import FileError, ParameterError, PassphraseError
 from invgnn.storage.encryption import MOST, MOST_WORK, STRONG, Kdf, close, open_box, require_passphrase
 
@@ -92,7 +93,7 @@ def test_the_same_letters_are_the_same_passphrase():
     assert bytes(open_box(how, box, "caf\u00e9", b"label", "f")) == b"data"
 
 
-@pytest.mark.parametrize("passphrase", ["", "\ud800", "a\udfffb", b"horse", 7])
+@pytest.mark.parametrize("passphrase", ["", "\ud800", "a\udfffb", b"horse", 7, SHOWN])
 def test_what_is_no_passphrase_seals_nothing(passphrase):
     with pytest.raises(PassphraseError) as caught:
         close(b"data", passphrase, QUICK, label)
@@ -107,3 +108,17 @@ def test_a_passphrase_is_needed_unless_its_absence_was_asked_for():
             require_passphrase(missing, False)
     with pytest.raises(ParameterError, match="exclude each other"):
         require_passphrase("horse", True)
+
+
+def test_more_data_than_the_cipher_takes_is_refused(monkeypatch):
+    class Full:
+        def __init__(self, key):
+            pass
+
+        def encrypt(self, nonce, data, label):
+            raise OverflowError("Data or associated data too long. Max 2**31 - 1 bytes")
+
+    monkeypatch.setattr("invgnn.storage.encryption.ChaCha20Poly1305", Full)
+    with pytest.raises(ParameterError, match="more than 2 GiB") as caught:
+        close(b"data", "horse", QUICK, label)
+    assert "separate file" in caught.value.advice
