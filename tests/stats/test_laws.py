@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from itertools import accumulate, combinations
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -587,14 +588,15 @@ def test_golden_counts_with_their_rounding(ranks, s, expected):
 def test_up_to_128_answers_are_counted_in_one_table(monkeypatch):
     sizes, tails = [], invgnn.stats.rank_sum._tails
     monkeypatch.setattr("invgnn.stats.rank_sum._tails", lambda w: sizes.append(len(w)) or tails(w))
-    for m in (128, 130):
+    for m in (128, 129, 130):
         log_p_rank(np.arange(m), np.arange(m) % 2)
-    assert sizes == [128, 65]
+    assert sizes == [128, 65, 65]
 
 
 def test_up_to_512_answers_are_counted_and_more_are_bounded():
     assert log_p_rank(np.arange(512) // 64, np.arange(512) % 2).exact
-    assert not log_p_rank(np.arange(514) // 64, np.arange(514) % 2).exact
+    for m in (513, 514):
+        assert not log_p_rank(np.arange(m) // 64, np.arange(m) % 2).exact
 
 
 @pytest.mark.parametrize(
@@ -604,3 +606,110 @@ def test_golden_bounds_also_where_slopes_are_cut(offset, expected):
     """Far from zero a slope is cut, so that no rounding of its products shows; the bound is then weaker."""
     w = np.arange(600.0) * 1.5 + offset
     assert log_rank_bound(w, 300, float(w.mean() * 300) + 20_000) == pytest.approx(expected, rel=1e-4)
+
+
+def test_channels_are_exact_where_their_terms_are_scaled():
+    """The first sum of terms above 2^500, and the one after it."""
+    terms, total, k = MP.mpf(1), MP.mpf(1), 1
+    while total <= MP.mpf(2) ** 500:
+        terms, k = terms * 1000 / k, k + 1
+        total += terms
+    for channels in (k - 1, k, k + 1):
+        each = -1000.0 / channels
+        x = -channels * MP.mpf(each)
+        truth = MP.log(MP.gammainc(channels, x, regularized=True))
+        check(laws.log_p_channels([each] * channels), truth, 2.0**-49 * (channels + 1) * 1001)
+
+
+def test_channels_of_immense_evidence_do_not_overflow():
+    assert laws.log_p_channels([-1e30] * 50) == pytest.approx(-5e31)
+
+
+def test_channels_above_zero_or_nan_count_as_zero():
+    for nothing in (0.5, 2.0, math.inf, math.nan):
+        assert laws.log_p_channels([nothing, -3.0]) == laws.log_p_channels([0.0, -3.0])
+
+
+def test_one_test_costs_nothing_and_two_cost_a_bit():
+    assert laws.log_p_times(-3.0, 1) == -3.0
+    assert laws.log_p_times(-3.0, 2) == pytest.approx(math.log(2) - 3)
+    assert laws.log_level(1e-6) == math.log(1e-6)
+    assert laws.log_level(1e-6, 4) == pytest.approx(math.log(2.5e-7))
+    assert Evidence("matches", -40 * math.log(2), 8, 8, 4, 52, True).bits() == pytest.approx(40)
+
+
+def test_fewer_ones_than_none_are_refused():
+    with pytest.raises(ParameterError, match="ones=-1 is not a number from 0 to 8"):
+        laws.log_p_matches(4, 8, -1)
+
+
+def test_a_count_above_all_cases_is_certain():
+    """Counts are rounded upwards, so one may exceed the number of all cases."""
+    assert log_ratio(4, 3) == log_ratio(2**600, 2**600 - 1) == 0.0
+
+
+def test_the_far_cap_allows_for_eight_roundings_at_every_step(monkeypatch):
+    """Of the opposite cap, of the logarithm, of the probability, and of the sum with 2^-112."""
+    monkeypatch.setattr(laws, "_log_cap", lambda x, dimension: (-0.7, 0.0))
+    cap = MP.exp(MP.mpf(-0.7))
+    odds, exact = float(cap / (1 - cap)), MP.log(1 - cap)
+    expected = 8 * odds + 8 + 8 + 8 * (1 - float(exact))
+    assert units(laws.log_p_chord(1.5, 16), exact) == pytest.approx(expected, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "allowed"), [(0.5, 0.25, 6), (1.0, -0.25, 10)], ids=["hoeffding", "paper"]
+)
+def test_thresholds_allow_for_eight_roundings_of_what_is_added(mean, deviation, allowed):
+    """In units of 2^-50: 8 (1/2 + 1/4) = 6 and 8 (1 + 1/4) = 10, by sizes."""
+    for below, expected in ((0, 7), (allowed - 1, 7), (allowed, 6)):
+        assert null._ceil(8, mean, deviation - below * 2.0**-53) == expected
+
+
+def at(monkeypatch, *place):
+    """Let the optimiser stop at this shift and slope."""
+    found = SimpleNamespace(x=np.array(place))
+    monkeypatch.setattr(invgnn.stats.rank_sum, "minimize", lambda *_, **__: found)
+
+
+@pytest.mark.parametrize("s", [8, 8.0, np.float32(8), np.int64(8)])
+def test_the_rank_bound_is_its_formula_and_allows_for_32_roundings_of_each_term(monkeypatch, s):
+    """Four weights of mean 2 and spread 1 at shift -1 and slope 1: one z is 0, the other 2."""
+    at(monkeypatch, 1.0, 1.0)
+    rest = 2 * MP.log(2) + 2 * MP.log(1 + MP.exp(-2))
+    exact = (6 - 8) + rest - MP.log(6)
+    passed = 2 * 0.5 * (1 + 1) + 2 / (1 + math.exp(2)) * (1 + 3)
+    expected = 32 * (2 + float(rest) + math.log(6) + passed)
+    assert units(log_rank_bound([1, 1, 3, 3], 2, s), exact) == pytest.approx(expected, abs=8)
+
+
+@pytest.mark.parametrize("place", [(math.nan, 1.0), (math.inf, 1.0), (-math.inf, 1.0), (0.0, math.inf)])
+def test_the_rank_bound_is_trivial_where_the_optimiser_fails(monkeypatch, place):
+    at(monkeypatch, *place)
+    assert log_rank_bound([1, 1, 3, 3], 2, 8) == 0.0
+
+
+def test_the_rank_bound_does_not_depend_on_the_unit_of_the_weights():
+    w = np.arange(600.0) * 1.5
+    for unit in (2.0**-20, 1.0, 2.0**20):
+        assert log_rank_bound(unit * w, 300, unit * 154_775.0) == pytest.approx(-16.7357166, rel=1e-4)
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("n", [0, 1, 2, 6, 7, 8])
+def test_rank_by_enumeration_of_unbalanced_keys(n):
+    answers = [3, 1, 4, 1, 5, 9, 2, 6]
+    ranks = doubled_midranks(answers)
+    sums = [sum(ranks[i] for i in ones) for ones in combinations(range(8), n)]
+    for ones in combinations(range(8), n):
+        s = sum(ranks[i] for i in ones)
+        truth = log_share(sum(total >= s for total in sums), len(sums))
+        check(log_p_rank(answers, np.isin(np.arange(8), ones)).log_p, truth, 1e-14)
+
+
+def test_ranks_are_counted_in_the_largest_steps_that_fit(monkeypatch):
+    """Midranks of pairs are four apart."""
+    seen, tails = [], invgnn.stats.rank_sum._tails
+    monkeypatch.setattr("invgnn.stats.rank_sum._tails", lambda w: seen.append(w) or tails(w))
+    log_p_rank(np.arange(8) // 2, np.arange(8) % 2)
+    assert seen == [(0, 0, 1, 1, 2, 2, 3, 3)]

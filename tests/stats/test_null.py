@@ -620,3 +620,28 @@ def test_which_nulls_keep_their_level_under_a_balanced_key():
         "decoys": True,
     }
     assert all(law.name == name for name, law in laws.items())
+
+
+def test_a_null_claims_no_more_than_certainty():
+    law = null.Null("odd", True, "claims too much", lambda m, alpha: 4, lambda m, t: 0.5)
+    assert law.log_tail(8, 4) == 0.0
+
+
+def test_a_level_near_1_leaves_only_the_least_count():
+    """Of 256 keys of eight fair bits all but one match at least once."""
+    assert NULLS["binomial"].threshold(8, 255 / 256) == 1
+    assert NULLS["binomial"].threshold(8, 0.996) == 2
+    assert NULLS["binomial"].threshold(8, 0.9999) == 1
+
+
+def test_all_matches_may_be_what_an_empirical_null_asks_for():
+    assert null.models([7] * 39).threshold(8, 1 / 40) == 8
+    assert null.models([6] * 39).threshold(8, 1 / 40) == 7
+
+
+def test_the_tail_of_no_matches_is_certain():
+    for law in NULLS.values():
+        assert law.log_tail(8, -1) == (0.0 if law.name != "paper" else law.log_tail(8, 17))
+    for name in ("exact", "binomial", "hoeffding"):
+        assert NULLS[name].log_tail(8, 0) == 0.0
+    assert NULLS["binomial"].log_tail(8, 1) == pytest.approx(math.log(255 / 256))

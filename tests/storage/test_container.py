@@ -684,6 +684,14 @@ def test_tensors_start_at_a_multiple_of_eight_after_as_little_padding_as_that_ta
     assert len(data) - len(data.rstrip(b" ")) < 8
 
 
+def test_a_file_that_lacks_the_last_byte_of_its_header_is_truncated(tmp_path):
+    container.write(tmp_path / "a", "mark", {}, {})
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
+    with pytest.raises(FileError) as caught:
+        container.peek(tmp_path / "a")
+    assert caught.value.message.endswith("is damaged: it is truncated")
+
+
 def test_a_header_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
     container.write(tmp_path / "a", "mark", BODY, {})
     size = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")

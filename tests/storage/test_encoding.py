@@ -287,5 +287,7 @@ def test_bytes_that_are_refused_are_refused_for_what_is_wrong(why, raw):
 
 def test_truth_values_and_maps_of_several_entries_come_back():
     assert decode(array_by_hand((4,), b"|b1", b"\1\0\1\1")).tolist() == [True, False, True, True]
+    flags = decode(encode([np.array([True, False]), 1]))
+    assert (flags[0].tolist(), flags[1]) == ([True, False], 1)
     names = {f"key {number}": number / 2 for number in range(5)}
     assert decode(encode(names)) == names

@@ -226,8 +226,7 @@ class Graphs:
     @cached_property
     def _arrows(self) -> Ints:
         """Both directions of every edge [2,2E], sorted by source and then by target."""
-        nodes = max(self.num_nodes, 1)
-        u, v = self.edges.T
+        u, v, nodes = *self.edges.T, self.num_nodes
         keys = np.sort(np.concatenate([u * nodes + v, v * nodes + u]))
         source = keys // nodes  # seven times as fast as numpy.divmod
         return np.stack([source, keys - source * nodes])
@@ -404,7 +403,7 @@ def key_edges(u: Ints, v: Ints, nodes: int) -> Ints:
         v: The other end of every edge.
         nodes: Number of nodes of the union.
     """
-    return np.minimum(u, v) * max(nodes, 1) + np.maximum(u, v)
+    return np.minimum(u, v) * nodes + np.maximum(u, v)
 
 
 def unkey_edges(keys: Ints, nodes: int) -> Ints:
@@ -414,8 +413,8 @@ def unkey_edges(keys: Ints, nodes: int) -> Ints:
         keys: The keys.
         nodes: Number of nodes of the union.
     """
-    u = keys // max(nodes, 1)
-    return np.stack([u, keys - u * max(nodes, 1)], axis=1)
+    u = keys // nodes
+    return np.stack([u, keys - u * nodes], axis=1)
 
 
 def sum_runs(values: NDArray[Any], ptr: Ints) -> NDArray[Any]:

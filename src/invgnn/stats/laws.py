@@ -47,10 +47,9 @@ def log_p_matches(t: int, m: int, ones: int, key_ones: int | None = None) -> flo
         raise ParameterError(
             f"ones={a} is not a number from 0 to {m}", "count the ones that `decode` returns"
         )
-    low, high = max(0, n + a - m), min(n, a)
     # T = 2X + m - n - a, where X counts the carriers with bit 1 whose answer decodes to 1.
-    x = max(low, -((m - n - a - int(t)) // 2))
-    tail = sum(islice(_overlaps(m, n, a), max(0, high - x + 1)))
+    x = -((m - n - a - int(t)) // 2)
+    tail = sum(islice(_overlaps(m, n, a), max(0, min(n, a) - x + 1)))
     return log_ratio(tail, math.comb(m, a))
 
 
@@ -104,9 +103,8 @@ def log_p_chord(chord: float, dimension: int) -> float:
             f"the dimension is {dimension}, expected at least {LEAST_DIMENSION}",
             f"draw the direction among {LEAST_DIMENSION} features or more",
         )
-    # Rounded up. Chords below 2^-100 are raised to 2^-100; their probability is far below the added 2^-112.
-    half = min(1.0, max(chord, 2.0**-100) / 2)
-    x = math.nextafter(half * half, 2.0)
+    half = float(chord) / 2
+    x = math.nextafter(half * half, math.inf)  # rounded up, and above 0 even where the square is not
     if x >= 1.0:
         return 0.0
     value, error = _log_cap(min(x, 1.0 - x), int(dimension))  # 1 - x is exact from x = 1/2 on
