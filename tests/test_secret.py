@@ -3,6 +3,7 @@ import hashlib
 import pickle
 import random
 import stat
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -310,6 +311,7 @@ def test_equality():
     assert Secret(bytes(range(32))) == SECRET
     assert Secret(bytes(32)) != SECRET
     assert bytes(SECRET) != SECRET
+    assert mock.ANY == SECRET == mock.ANY  # others may know better
 
 
 def test_nothing_is_shown():

@@ -720,3 +720,12 @@ def test_a_file_that_is_there_is_noticed_before_any_work_is_done(tmp_path, monke
     monkeypatch.setattr(container.encryption, "close", lambda *_: pytest.fail("sealed in vain"))
     with pytest.raises(ExistingFileError):
         container.write(tmp_path / "a", "mark", {}, {}, passphrase="x")
+
+
+def test_a_file_is_for_everybody_unless_it_is_private(tmp_path):
+    old = os.umask(0o022)
+    try:
+        container.write(tmp_path / "a", "mark", {}, {})
+    finally:
+        os.umask(old)
+    assert mode(tmp_path / "a") == 0o644
