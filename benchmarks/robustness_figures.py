@@ -85,11 +85,11 @@ def after_edits(found: Index, changes: Sequence[str]) -> Figure:
             ]
             ax.plot(*_apart(spots), MARK[access], color=COLOUR[access], ms=3.6, alpha=0.8, lw=0)
         ax.axvspan(-4, NEEDED, color="0.92", lw=0, zorder=0)
-        ax.set(title=setting, xlim=(-4, MOST + 6), xticks=(0, 20, 60, 100), xlabel="bits")
+        ax.set(title=setting, xlim=(-4, MOST + 6), xticks=(0, 20, 60, 100), xlabel="evidence, bits")
         ax.grid(axis="y", alpha=0.15)
     axes[0].set_yticks(range(len(changes)), map(_short, changes))
     axes[0].set_ylim(len(changes) - 0.4, -0.6)
-    _key(figure, "each dot a seed; grey: fewer than 20 bits, not enough at α = 10⁻⁶")
+    _key(figure, "one symbol for each seed; grey: fewer than 20 bits, not enough at α = 10⁻⁶")
     return figure
 
 
@@ -140,7 +140,7 @@ def heat_map(found: Index, changes: Sequence[str], kinds: dict[str, str]) -> Fig
     ax.spines[:].set_visible(False)
     ax.set_ylim(len(changes), 0)
     legend = "median bits over seeds; pale: fewer than 20, removed at α = 10⁻⁶; ·: cannot be made or read"
-    figure.supxlabel(legend, fontsize=9)
+    figure.suptitle(legend, fontsize=9)  # above: the figure is taller than a screen
     return figure
 
 
@@ -158,13 +158,15 @@ def cost_scatter(found: Index, changes: Sequence[str]) -> Figure:
         if column == 0:
             ax.set_ylabel(f"bits left at {ACCESSES[row]}")
         if row == len(ACCESSES) - 1:
-            ax.set_xlabel("accuracy, points")
+            ax.set_xlabel("change of accuracy, points")
     handles = [
         mpl.lines.Line2D([], [], color=colour, marker=marker, lw=0, label=name)
         for name, (colour, marker, _) in FAMILIES.items()
     ]
-    words = "median over seeds; shaded, and counted: fewer than 20 bits left, for at most 2 points"
-    many = {"ncols": len(FAMILIES), "frameon": False, "title": words}
+    words = (
+        "medians over seeds; shaded and counted: changes that leave fewer than 20 bits for at most 2 points"
+    )
+    many = {"ncols": (len(FAMILIES) + 1) // 2, "frameon": False, "title": words}
     figure.legend(handles=handles, loc="outside upper center", **many)
     return figure
 
@@ -182,11 +184,11 @@ def _paid(ax: Axes, found: Index, setting: str, access: str, changes: Sequence[s
         ax.set_axis_off()
         return
     ax.set_xscale("symlog", linthresh=2)
-    ax.set(xlim=(-70, 15), ylim=(-6, MOST + 6), yticks=(0, 20, 40, 80, 120))
+    ax.set(xlim=(-110, 15), ylim=(-6, MOST + 6), yticks=(0, 20, 40, 80, 120))
     ax.set_xticks((-50, -10, -2, 0, 2, 10), ("−50", "−10", "−2", "0", "2", "10"), fontsize=8)
     ax.minorticks_off()
     ax.fill_between((-2, 15), -6, NEEDED, color="#f0e9e0", lw=0, zorder=0)
-    ax.text(14, NEEDED + 1, f"{cheap} changes", fontsize=8, color="#9c2a00", ha="right")
+    ax.text(14, NEEDED + 9, f"{cheap} changes", fontsize=8, color="#9c2a00", ha="right")
 
 
 # -- the paper's four attacks ----------------------------------------------------------------------
@@ -201,9 +203,9 @@ def killshots(found: Index) -> Figure:
         if row == 0:
             ax.set_title(KILLSHOTS[column])
         if column == 0:
-            ax.set_ylabel(f"WM-ACC at {ACCESSES[row]}")
+            ax.set_ylabel(f"matching bits at {ACCESSES[row]}")
     figure.supxlabel(
-        "grey: as released; dots: seeds; dashed: τ = 92 of 128; figures: task accuracy in points",
+        "grey: as released; dots: seeds; dashed: τ = 92 of 128 bits; numbers: change of accuracy in points",
         fontsize=9,
     )
     return figure

@@ -165,6 +165,12 @@ def _robustness(model: Any, mark: Any, task: Any) -> dict[str, Any]:
     }
 
 
+def _power(value: float) -> str:
+    """Write a small number as a multiple of a power of ten, which no browser breaks into two lines."""
+    digits, exponent = f"{value:.1e}".split("e")
+    return f"{digits}·10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 def _short(value: float | None) -> float | str:
     return "" if value is None else float(f"{value:.4g}")
 
@@ -200,8 +206,8 @@ def _imperceptible(rows: list[dict[str, str]]) -> str:
     for row in rows:
         eps, mu, steep, beta = PAPER_CONSTANTS[row["setting"]]
         bound = beta_max(mu, eps, steep)
-        line = [row["setting"], mu, row["mu_fitted"], row["mu_envelope"], steep, row["l_s"], f"{beta:.1e}"]
-        line += [f"{bound:.1e}", row["beta_certified"], row["chosen_t"], row["useful_beta"] or "none"]
+        line = [row["setting"], mu, row["mu_fitted"], row["mu_envelope"], steep, row["l_s"], _power(beta)]
+        line += [_power(bound), row["beta_certified"], row["chosen_t"], row["useful_beta"] or "none"]
         lines.append([*line, row["useful_bits"] or "–", row["chosen_standing"]])
     return table(head, (map(str, line) for line in lines))
 

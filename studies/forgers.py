@@ -30,6 +30,7 @@ NEEDED, ENOUGH = 20, 80
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "benchmarks" / "results" / "forgers.csv"
 FIGURE = ROOT / "docs" / "results" / "figures" / "forger-curves.svg"
+NAMES = {"cma": "CMA", "tpe": "TPE", "gp": "Gaussian process"}
 LOOKS = (("#56b4e9", "o"), ("#0072b2", "D"), ("#e69f00", "s"), ("#d55e00", "v"), ("#000000", "X"))
 """Colour and marker of each search."""
 Curves = dict[str, list[list[dict[str, str]]]]
@@ -115,7 +116,8 @@ def curves(rows: list[dict[str, str]]) -> Curves:
     found: dict[str, dict[int, list[dict[str, str]]]] = {}
     for row in rows:
         if " search, " in row["forgery"]:
-            points = found.setdefault(row["forgery"].partition(" ")[0], {})
+            name = row["forgery"].partition(" ")[0]
+            points = found.setdefault(NAMES.get(name, name), {})
             points.setdefault(int(row["queries"]), []).append(row)
     return {name: [points[n] for n in sorted(points)] for name, points in found.items()}
 
@@ -186,18 +188,20 @@ def draw(found: Curves) -> Figure:
             bits = [sorted(float(r[column]) for r in part) for part in points]
             ax.fill_between(at, [b[0] for b in bits], [b[-1] for b in bits], color=colour, alpha=0.12, lw=0)
             ax.plot(at, [median(b) for b in bits], marker=marker, ms=3.5, color=colour, label=name)
-    axes[0].legend(loc="center right", frameon=False, fontsize=8)
+    axes[0].legend(loc="center right", bbox_to_anchor=(1, 0.36), frameon=False, fontsize=8)
     titles = ("plain bits (from the graph, as in the paper)", "keyed bits (from the secret)")
     for ax, title in zip(axes, titles, strict=True):
         ax.axhline(NEEDED, color="black", lw=0.8, ls="--")
         ax.axhline(ENOUGH, color="black", lw=0.8, ls=":")
-        ax.set(xscale="log", xlabel="audits", title=title)
+        ax.set(xscale="log", xlabel="number of audits", title=title)
     audits = np.array(axes[1].get_xlim())
     left = audits[0] * 1.2
     axes[1].plot(audits, np.log2(audits), color="0.5", lw=0.8)
-    axes[1].annotate("grey: log₂ of the audits, pure chance", (left, -2), fontsize=8, color="0.4")
-    axes[1].annotate("α = 10⁻⁶", (left, NEEDED + 1.5), fontsize=8)
-    axes[1].annotate("`owned` without a claim", (left, ENOUGH + 1.5), fontsize=8)
+    axes[1].annotate(
+        "grey: log₂ of the number of audits, pure chance", (left, NEEDED + 9), fontsize=8, color="0.4"
+    )
+    axes[1].annotate("20 bits: α = 10⁻⁶", (left, NEEDED + 1.5), fontsize=8)
+    axes[1].annotate("80 bits: owned", (left, ENOUGH + 1.5), fontsize=8)
     axes[0].set_ylabel("best score so far, bits")
     return figure
 

@@ -6,7 +6,7 @@ Settings were chosen by validation accuracy and by evidence after edits; no test
 is not among those of `benchmarks/strength.py`. Bits are embedding / logits. On node tasks every variant
 starts from scores in half nats at full weight, except those that are about scores.
 
-Variants in `RETIRED` were measured before their setting was removed from `Recipe`. Their rows stay in the
+Variants in `RETIRED` were measured, but `Recipe` does not have their settings. Their rows stay in the
 results file and in the table.
 """
 
@@ -110,7 +110,7 @@ def summary() -> str:
                 f"{float(r[f'{n} embedding']):.0f} / {float(r[f'{n} logits']):.0f}"
                 for n in ("unedited", "pruned", "4-bit", "tuned")
             ]
-            name = variant + " (removed)" * (variant in RETIRED)
+            name = variant + " (not in Recipe)" * (variant in RETIRED)
             lines.append([setting, name, f"{float(r['val_accuracy']):.1%}", *bits])
     head = ["setting", "variant", "validation", "unedited", "pruned 50 %", "4-bit", "fine-tuned 0.01"]
     return table(head, lines, text=2)

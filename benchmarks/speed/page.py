@@ -17,7 +17,8 @@ PATH = ROOT / "benchmarks" / "results" / "speed.csv"
 FIGURES = ROOT / "docs" / "results" / "figures"
 APART = ("machine", "settings", "growth")
 RETIRED = {"one extra step", "weight noise 0.3", "3 simulated steps", "noise 0.3 and 3 simulated steps"}
-"""Settings that were measured before they were removed from `Recipe`. Their rows stay."""
+"""Settings that were measured and that `Recipe` does not have."""
+ABSENT = " (not in Recipe)"
 
 
 def summary(path: Path = PATH) -> str:
@@ -76,7 +77,7 @@ def _settings(kept: list[Measurement]) -> str:
     for one in kept:
         bits, tuned, validation = one.note.split("; ")
         name = f"**{one.what}**" if one.what == "default" else one.what
-        name += " (removed)" * (one.what in RETIRED)
+        name += ABSENT * (one.what in RETIRED)
         rows.append([name, _measured(one), bits.split()[0], tuned.split()[0], validation.split()[1]])
     head = [
         "setting",
@@ -133,9 +134,9 @@ def _draw_settings(kept: list[Measurement]) -> Figure:
         weight = "bold" if one.what == "default" else "normal"
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
         axes.annotate(str(number), (one.value, top), fontsize=9, weight=weight, **place)
-        names.append(f"{number:>2}  {one.what}" + " (removed)" * (one.what in RETIRED))
+        names.append(f"{number:>2}  {one.what}" + ABSENT * (one.what in RETIRED))
     axes.text(1.02, 1, "\n".join(names), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
-    axes.set(xlabel="training time relative to the unmarked model", ylabel="evidence (bits)", ylim=(0, 140))
+    axes.set(xlabel="training time relative to the unmarked model", ylabel="evidence, bits", ylim=(-4, 140))
     axes.set_xlim(0.9, 1.05 * max(one.value for one in kept))
     axes.set_title("Evidence against training time: PROTEINS-GIN, one seed")
     axes.legend(loc="center right", frameon=False)
@@ -145,7 +146,9 @@ def _draw_settings(kept: list[Measurement]) -> Figure:
 def _draw_growth(kept: list[Measurement]) -> Figure:
     figure = Figure(figsize=(7.5, 3.4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, ending, label in zip(panels, ("by m", "by graphs"), ("carriers m", "graphs"), strict=True):
+    figure.get_layout_engine().set(wspace=0.08)  # the outer tick labels of the panels would touch
+    labels = ("number of carriers m", "number of graphs")
+    for axes, ending, label in zip(panels, ("by m", "by graphs"), labels, strict=True):
         for what in dict.fromkeys(one.what for one in kept if one.what.endswith(ending)):
             sizes = [one for one in kept if one.what == what and one.against != "linear"]
             x, y = [int(one.against) for one in sizes], [one.value for one in sizes]
@@ -158,5 +161,5 @@ def _draw_growth(kept: list[Measurement]) -> Figure:
             axes.minorticks_off()
         axes.set(xlabel=label)
         axes.legend(fontsize=8, frameon=False)
-    panels[0].set_ylabel("seconds of processor time")
+    panels[0].set_ylabel("processor time, seconds")
     return figure

@@ -152,7 +152,7 @@ def test_the_suite_has_the_rows_of_the_paper():
     ):
         assert row in rows
     assert {edit.rho_kd for edit in suite() if isinstance(edit, Distil)} == {1, 0.75, 0.5, 0.25}
-    assert rows[-1] == "fine-tune 20 epochs at 0.001 > prune 40% > distil from teacher, 50% taught"
+    assert rows[-1] == "fine-tune 20 epochs at 0.001 > prune 40% > distil from teacher, 50% soft targets"
 
 
 def test_an_edit_must_give_a_model(motifs):

@@ -25,7 +25,7 @@ def test_retired_settings_stay_and_are_named(speed):
     page = speed("page")
     kept = {one.what for one in read_measurements(page.PATH) if one.row == "settings"}
     assert kept == {*speed("embedding").SETTINGS, *page.RETIRED}
-    assert page.summary().count("(removed)") == len(page.RETIRED)
+    assert page.summary().count("(not in Recipe)") == len(page.RETIRED)
 
 
 def test_measuring_a_part_again_keeps_the_other_rows_and_retired_ones(speed, tmp_path, monkeypatch):

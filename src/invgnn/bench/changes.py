@@ -38,7 +38,7 @@ class Refresh(Edit):
         self.mark, self.seed = mark, seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Return a fresh student, taught on training graphs in batches of 64 or on the whole graph."""
+        """Return a fresh student, trained on graphs in batches of 64 or on the whole graph."""
         student, data = fresh_twin(model), task.data
         batches = [data] if task.level == "node" else DataLoader(data, 64, shuffle=True)
         self.mark.refresh(student, model, batches, seed=self.seed)

@@ -103,7 +103,7 @@ class Distil(Edit):
         into = f" into {own}" if callable(self.student) else STUDENTS[self.student]
         more = {
             " from teacher": self.start == "teacher",
-            f", {self.rho_kd:.0%} taught": self.rho_kd < 1,
+            f", {self.rho_kd:.0%} soft targets": self.rho_kd < 1,
             f", T={self.temperature:g}": self.temperature != 2,
             f", {self.epochs} epochs": self.epochs != 100,
             f" at {self.lr:g}": self.lr != 0.01,
