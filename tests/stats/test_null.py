@@ -650,5 +650,5 @@ def test_the_tail_of_no_matches_is_certain():
 @pytest.mark.parametrize("accuracy", [-0.1, 1.1, math.nan])
 def test_an_accuracy_is_a_probability(accuracy):
     for call in (lambda: null.power(8, 4, accuracy), lambda: null.smallest_m(1e-6, accuracy)):
-        with pytest.raises(ParameterError, match="accuracy is .*, expected a probability"):
+        with pytest.raises(ParameterError, match=r"accuracy is .*, expected a probability"):
             call()
