@@ -19,7 +19,7 @@ from invgnn.secret import Secret
 from invgnn.watermark.mark import Watermark
 
 HERE = Path(__file__).parents[1] / "golden"
-GOLDEN = json.loads((HERE / "v1.json").read_text())
+GOLDEN, GOLDEN_2 = (json.loads((HERE / f"v{version}.json").read_text()) for version in (1, 2))
 SOUND = sorted(GOLDEN.keys() - {"gin scores", "score-channel-of-two"})
 
 
@@ -42,10 +42,7 @@ def items(rings):
     ]
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_marks_of_format_1_read_the_same_bits(name):
-    mark, golden = Watermark.load(HERE / f"v1-{name}.mark"), GOLDEN[name]
-    assert mark.format == 1
+def assert_reads(mark, golden):
     assert (mark.digest, mark.bound) == (golden["digest"], golden["bound"])
     assert "".join(map(str, mark.bits)) == golden["bits"]
     assert mark.direction("embedding", 8).tolist() == golden["embedding 8"]
@@ -53,6 +50,26 @@ def test_marks_of_format_1_read_the_same_bits(name):
     assert mark._order.tolist() == golden["order"]
     if golden["answers"] is not None:
         np.testing.assert_allclose(mark.read(counts, "logits").carriers, golden["answers"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_marks_of_format_1_read_the_same_bits(name):
+    mark = Watermark.load(HERE / f"v1-{name}.mark")
+    assert mark.format == 1
+    assert_reads(mark, GOLDEN[name])
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN_2))
+def test_marks_of_format_2_read_the_same_bits(name):
+    mark = Watermark.load(HERE / f"v2-{name}.mark")
+    assert mark.format == 2
+    assert_reads(mark, GOLDEN_2[name])
+
+
+def test_a_score_channel_of_format_2_is_compared_along_the_same_direction(rings):
+    mark = Watermark.load(HERE / "v2-score-channel.mark")
+    found = np.abs(mark.channel(items(rings)).direction)
+    np.testing.assert_allclose(found, GOLDEN_2["score-channel"]["direction"], atol=1e-5)
 
 
 def test_signs_of_zero_are_dropped_from_a_mark_that_has_them():

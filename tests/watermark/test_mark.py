@@ -367,6 +367,16 @@ def test_replacing_keeps_what_the_secret_binds(draw):
             mark.replace(**{bound: None})
 
 
+def test_a_suspect_is_asked_for_all_declared_levels_unless_readings_are_given(draw):
+    mark = draw(access=("embedding", "logits"))
+
+    def scores(batch):
+        return torch.ones(batch.num_graphs, 2)
+
+    assert mark.ask(scores).failures.keys() == {"embedding"}  # a function has no hidden layer
+    assert not mark.ask(scores, [mark.reading("logits")]).failures
+
+
 def test_only_declared_readings_are_read(draw, motifs):
     mark, model = draw(access=("logits", "labels")), new_model(motifs, "GIN", 0)
     assert mark.reading().access == "logits"
