@@ -56,3 +56,7 @@ class EditError(InvgnnError):
 
 class TrialError(InvgnnError):
     """Some trials of a sweep failed. The rows of the other trials are kept."""
+
+
+class TimestampError(InvgnnError):
+    """A timestamp that cannot be obtained, or that proves nothing here."""

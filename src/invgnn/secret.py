@@ -49,6 +49,11 @@ class Stream:
         self._block = 0
         self._rest = b""
 
+    @property
+    def key(self) -> builtins.bytes:
+        """The key: whoever has it knows this stream and no other."""
+        return self._key
+
     def bytes(self, n: int) -> builtins.bytes:
         """Return the next `n` bytes."""
         size, drawn = _count(n), io.BytesIO()  # the repr of a buffer does not show its content

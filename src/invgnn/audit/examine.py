@@ -123,6 +123,7 @@ def examine(
     access: Access | None = None,
     channel: ScoreChannel | None = None,
     forward: Forward | None = None,
+    replies: Replies | None = None,
 ) -> Finding:
     """Read a suspect at every declared level that it supports, in one pass.
 
@@ -139,6 +140,7 @@ def examine(
         access: A declared level, to read only that one. The number of tests stays the same.
         channel: The mark's score channel, if it has one.
         forward: How to call a model with an unusual signature.
+        replies: What `mark.ask` would return, if the suspect was asked about many marks at once.
 
     Returns:
         The finding.
@@ -147,7 +149,7 @@ def examine(
         SuspectError: If no level can be read.
     """
     readings = mark.readings if access is None else [mark.reading(access)]
-    replies = mark.ask(suspect, readings, forward)
+    replies = mark.ask(suspect, readings, forward) if replies is None else replies
     scores = (
         None if channel is None else log_probabilities_of(suspect, channel.inputs, forward or mark.forward)
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -29,6 +29,20 @@ GRINDING_BITS = 80
 """Evidence in bits that no search for a fitting secret can reach: it would take about 2^80 trials."""
 
 
+class Sufficient(NamedTuple):
+    """How much evidence is enough, because of what is known about the age of the secret.
+
+    Attributes:
+        bits: Evidence in bits.
+        reason: What is known, as the reason of a verdict.
+    """
+
+    bits: float = GRINDING_BITS
+    reason: str = (
+        f"at least {GRINDING_BITS} bits of evidence, more than a search for a fitting secret could reach"
+    )
+
+
 def verify(
     suspect: Suspect | str | Path,
     mark: Watermark,
@@ -42,6 +56,7 @@ def verify(
     controls: Sequence[Suspect | str | Path] = (),
     suspects: int = 1,
     with_answers: bool = False,
+    sufficient: Sufficient | None = None,
 ) -> Verdict:
     """Test whether a suspect contains a mark and return the verdict.
 
@@ -69,6 +84,8 @@ def verify(
             needs them: its null distribution is their match counts.
         suspects: Number of suspects tested with this mark; log2 of it is subtracted from the evidence.
         with_answers: Whether the verdict keeps raw answers and bits.
+        sufficient: Less evidence than 80 bits that is enough, and why. Only somebody who has checked when
+            the secret was fixed can know it (`invgnn.court.judge`).
 
     Returns:
         The verdict.
@@ -87,16 +104,16 @@ def verify(
         )
     mark = Watermark.fresh(mark)
     rebuilt = isinstance(suspect, str | Path) and architecture is None and (forward or mark.forward) is None
-    suspect = _opened(suspect, architecture)
+    suspect = open_suspect(suspect, architecture)
     between = _between(suspect, forward or mark.forward, code_from, rebuilt)
     channel = _score_channel(mark, data)
     found = examine(mark, suspect, access=access, channel=channel, forward=forward)
-    others = [_opened(control, architecture) for control in controls]
+    others = [open_suspect(control, architecture) for control in controls]
     tests = [examine(mark, one, access=access, channel=channel, forward=forward) for one in others]
     law, log_p, tau, level = _law(mark, found, tests, alpha)
     paid = suspects * found.tests
     between = between.checked(_between(suspect, forward or mark.forward, code_from, rebuilt))
-    status, reasons = _decide(found, mark, log_p, alpha, suspects, tests)
+    status, reasons = _decide(found, mark, log_p, alpha, suspects, tests, sufficient or Sufficient())
     if status == "owned" and between.blocked:
         status, reasons = "inconclusive", [between.blocked, *reasons]
     evidence, answers = level.evidence or found.evidence, level.answers
@@ -193,8 +210,13 @@ MODELS_CONDITION = (
 """The condition of a verdict on a plain mark."""
 
 
-def _opened(suspect: Suspect | str | Path, architecture: Architecture | None) -> Suspect:
-    """Return the suspect ready to be queried: loaded if it is a file, unwrapped if it is a module."""
+def open_suspect(suspect: Suspect | str | Path, architecture: Architecture | None) -> Suspect:
+    """Return the suspect ready to be queried: loaded if it is a file, unwrapped if it is a module.
+
+    Args:
+        suspect: A module, a file or a function.
+        architecture: For a weights file, as in `verify`.
+    """
     if not isinstance(suspect, str | Path):
         return unwrap(suspect) if isinstance(suspect, nn.Module) else suspect
     if architecture is not None:
@@ -308,6 +330,7 @@ def _decide(
     alpha: float,
     suspects: int,
     tests: list[Finding],
+    sufficient: Sufficient,
 ) -> tuple[Status, list[str]]:
     """Return the status and its reasons."""
     limit = laws.log_level(alpha, suspects)
@@ -324,9 +347,9 @@ def _decide(
     if log_p > limit:
         return "not shown", ["an unrelated model could give these answers by chance"]
     more = [hidden] if hidden else []
-    if laws.evidence_bits(log_p, suspects) >= GRINDING_BITS:
-        beyond = "more than a search for a fitting secret could reach"
-        return "owned", [f"at least {GRINDING_BITS} bits of evidence, {beyond}", *more]
+    for enough in (Sufficient(), sufficient):
+        if laws.evidence_bits(log_p, suspects) >= enough.bits:
+            return "owned", [enough.reason, *more]
     looks = 2 if mark.context["statistic"] == "combined" else 1
     most = math.log2(math.comb(mark.m, mark.m // 2)) - math.log2(looks * suspects * found.tests)
     embedded = "" if mark.baseline is None else " and the digest of the mark with its baseline scores"

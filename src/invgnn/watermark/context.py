@@ -26,6 +26,7 @@ MOST_M = 4096
 MOST_ORDINARY = 65_536
 _NAMES = {"format", "m", "key", "invariant", "gap", "sampler", "level", "reference"}
 _NAMES |= {"readings", "statistic", "ordinary"}
+_DIGEST = re.compile("[0-9a-f]{64}").fullmatch
 
 
 def bind(context: dict[str, Any]) -> str:
@@ -45,8 +46,9 @@ def check_context(context: dict[str, Any]) -> None:
         raise ParameterError("the context has no format that this version knows", "draw the mark anew")
     check_whole("format", context["format"], 1, FORMAT)
     wanted = _NAMES | ({"classes"} if context["format"] == FORMAT else set())
-    if context.keys() - {"function"} != wanted:
-        odd = sorted((context.keys() - {"function"}) ^ wanted)
+    optional = {"function", "token"} if context["format"] == FORMAT else {"function"}
+    if context.keys() - optional != wanted:
+        odd = sorted((context.keys() - optional) ^ wanted)
         raise ParameterError(f"the context has missing or unknown fields: {odd}", "draw the mark anew")
     laws.check_m(context["m"])
     check_whole("m", context["m"], laws.SMALLEST_M, MOST_M)
@@ -60,8 +62,10 @@ def check_context(context: dict[str, Any]) -> None:
     if not 0 <= context["gap"] <= 0.5:
         raise ParameterError(f"gap={context['gap']} is not in [0, 0.5]", "0.25 suits most tasks")
     check_whole("ordinary", context["ordinary"], 1, MOST_ORDINARY)
-    if type(context["reference"]) is not str or not re.fullmatch("[0-9a-f]{64}", context["reference"]):
+    if type(context["reference"]) is not str or not _DIGEST(context["reference"]):
         raise ParameterError("the reference is not a SHA-256 digest in hex", "draw the mark anew")
+    if "token" in context and (type(context["token"]) is not str or not _DIGEST(context["token"])):
+        raise ParameterError("the token is not a SHA-256 digest in hex", "draw the mark anew")
     if context.get("classes") is not None:
         check_whole("classes", context["classes"], 2, MOST_CLASSES)
     Sampler.recall(context["sampler"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from invgnn.readout.reading import Direction
-from invgnn.secret import Secret
+from invgnn.secret import Secret, Stream
 
 
 def directions(secret: Secret, bound: str, version: int, classes: int | None) -> Direction:
@@ -31,7 +32,8 @@ def directions(secret: Secret, bound: str, version: int, classes: int | None) ->
         if version == 1:
             found = _signs_1(secret, bound, access, width)
         else:
-            found = _signs(secret, bound, access, width, classes or width)
+            stream = secret.derive("projection", bound, *stream_parts(access, classes or width))
+            found = _signs(stream, access, width, classes or width)
         return torch.from_numpy(found).to(device, dtype)
 
     def direction(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
@@ -41,16 +43,40 @@ def directions(secret: Secret, bound: str, version: int, classes: int | None) ->
     return direction
 
 
-def _signs(secret: Secret, bound: str, access: str, width: int, classes: int) -> NDArray[np.float64]:
+def stream_parts(access: str, classes: int | None) -> tuple[str | int, ...]:
+    """Return what the stream of a direction is bound to, besides the context.
+
+    Args:
+        access: The access level.
+        classes: Number of classes of the task.
+    """
+    return (access,) if access == "embedding" or classes is None else (access, classes)
+
+
+def directions_of(streams: Mapping[str, bytes], classes: int | None) -> Direction:
+    """Return the same function as `directions`, for a reader who was given the streams and no secret.
+
+    Args:
+        streams: The key of the stream of every access level that may be read.
+        classes: Number of classes of the task, if known.
+    """
+
+    def direction(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
+        like = torch.zeros((), dtype=torch.float64, device="cpu") if like is None else like
+        found = _signs(Stream(streams[access]), access, width, classes or width)
+        return torch.from_numpy(found).to(like.device, like.dtype)
+
+    return direction
+
+
+def _signs(stream: Stream, access: str, width: int, classes: int) -> NDArray[np.float64]:
     """Signs of every hidden unit, or of every class less their mean; added columns change nothing.
 
     The signs of hidden units are a prefix of one stream. Those of classes are for the classes of the task;
     further columns get 0.
     """
     if access == "embedding":
-        stream = secret.derive("projection", bound, access)
         return np.array(stream.signs(width), dtype=np.float64)
-    stream = secret.derive("projection", bound, access, classes)
     signs = np.where(np.arange(classes) < classes // 2, 1.0, -1.0)[stream.permutation(classes)]
     found = np.zeros(width)
     found[:classes] = signs[:width]

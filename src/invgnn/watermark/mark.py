@@ -90,6 +90,7 @@ class Watermark(Derived):
         score_channel: int | None = None,
         recipe: Recipe | None = None,
         forward: Forward | None = None,
+        token: str | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Watermark:
         """Draw a fresh mark for a task.
@@ -113,6 +114,8 @@ class Watermark(Derived):
             score_channel: Number of public features of a score channel; None for no score channel.
             recipe: The settings of the embedding.
             forward: How to call an unusual model on a PyG batch; not stored in files.
+            token: Digest of a timestamp token that the mark is bound to (`invgnn.court.draw_bound` obtains
+                one first); None for a mark without one.
             progress: Called with the number of carriers found so far.
 
         Returns:
@@ -143,6 +146,7 @@ class Watermark(Derived):
             "ordinary": ORDINARY,
             "classes": classes,
         } | ({} if score_channel is None else {"function": score_channel})  # the field's name in every file
+        context |= {} if token is None else {"token": token}
         check_context(context)
         bound = bind(context)
         scale = reference.scale(invariant)

@@ -1,0 +1,131 @@
+"""The three grounds on which evidence is enough, each with its arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from invgnn.audit.verdict import floor_bits
+from invgnn.audit.verify import GRINDING_BITS, Sufficient
+from invgnn.court.timestamp import Stamp
+
+CLAIMS = 2**20
+"""How many claims one party is assumed to have filed at most, unless a judge knows better."""
+REQUESTS = 2**30
+"""How many tokens one party is assumed to have requested at most: 34 a second for a year."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One reason why nobody searched for a secret that fits the suspect.
+
+    Attributes:
+        ground: Its name.
+        available: Whether its condition is met, whatever the evidence.
+        needed: Evidence in bits that is enough on this ground.
+        says: The condition and the arithmetic.
+    """
+
+    ground: str
+    available: bool
+    needed: float
+    says: str
+
+    def record(self, found: float) -> dict[str, Any]:
+        """Return the ground as JSON values, with the evidence that was found."""
+        held = self.available and found >= self.needed
+        return {**asdict(self), "found": found, "holds": held}
+
+
+def grounds_of(
+    alpha: float,
+    *,
+    stamp: Stamp | None,
+    suspect_since: datetime | None,
+    token: Stamp | None,
+    baseline: bool,
+    claims: int = CLAIMS,
+    requests: int = REQUESTS,
+) -> tuple[Ground, ...]:
+    """Return the three grounds of a verdict.
+
+    Guarantee: on an available ground, a party that may try as often as stated gets a verdict `owned` on a
+    model that is independent of its secrets with probability at most alpha (2^-80 per try without a claim).
+
+    Args:
+        alpha: The accepted false-positive rate.
+        stamp: What the timestamp of the claim proves.
+        suspect_since: When the suspect did not exist yet, as the judge finds.
+        token: What the token proves that the bits are bound to.
+        baseline: Whether the mark has baseline scores, which may be chosen after the token.
+        claims: Largest number of claims that the claimant may have filed.
+        requests: Largest number of tokens that the claimant may have requested.
+    """
+    return (
+        Ground(
+            "80 bits",
+            True,
+            float(GRINDING_BITS),
+            f"Whoever searches for a secret that fits a given model needs 2^b tries for b bits; "
+            f"{GRINDING_BITS} bits are out of reach, whenever the secret was made.",
+        ),
+        _older(alpha, stamp, suspect_since, claims),
+        _bound(alpha, token, baseline, requests),
+    )
+
+
+def sufficient(grounds: tuple[Ground, ...]) -> Sufficient:
+    """Return the least evidence that is enough on an available ground, and why."""
+    least = min((one for one in grounds if one.available), key=lambda one: one.needed)
+    if least.ground == "80 bits":
+        return Sufficient()
+    return Sufficient(least.needed, f"{least.ground}: {least.says}")
+
+
+def _needed(alpha: float, tries: int) -> float:
+    """Return the evidence at which `tries` attempts reach the level alpha together, rounded up."""
+    return math.nextafter(math.log2(tries) - math.log2(alpha), math.inf)
+
+
+def _older(alpha: float, stamp: Stamp | None, since: datetime | None, claims: int) -> Ground:
+    """Return the ground of a claim that precedes the suspect."""
+    name, needed = "claim older than the suspect", _needed(alpha, claims)
+    if stamp is None:
+        return Ground(name, False, needed, "The claim has no timestamp that counts here.")
+    if since is None:
+        return Ground(
+            name, False, needed, "The judge found no date before which the suspect did not exist."
+        )
+    if not stamp.time < since:
+        says = f"The claim is dated {iso(stamp.time)}, and the suspect may have existed since {iso(since)}."
+        return Ground(name, False, needed, says)
+    says = (
+        f"The claim existed on {iso(stamp.time)}, before the suspect ({iso(since)} or later). A claimant "
+        f"who filed {claims:,} claims and opens the best reaches b bits by chance with probability "
+        f"{claims:,} × 2^-b, at most α = {alpha:g} from {floor_bits(needed + 0.1)} bits on."
+    )
+    return Ground(name, True, needed, says)
+
+
+def _bound(alpha: float, token: Stamp | None, baseline: bool, requests: int) -> Ground:
+    """Return the ground of bits that are bound to a token."""
+    name, needed = "bound to a token", _needed(alpha, 2 * requests)
+    if token is None:
+        return Ground(name, False, needed, "The bits are not bound to a token that counts here.")
+    if baseline:
+        says = "The bits also depend on baseline scores, which could be chosen after the token was issued."
+        return Ground(name, False, needed, says)
+    says = (
+        f"The secret was fixed before the token of {iso(token.time)}, and the bits derive from the token, "
+        f"so every try costs a request. {requests:,} requests (two keys each, because a signature may have "
+        f"two forms) reach b bits with probability 2 × {requests:,} × 2^-b, at most α = {alpha:g} from "
+        f"{floor_bits(needed + 0.1)} bits on."
+    )
+    return Ground(name, True, needed, says)
+
+
+def iso(time: datetime) -> str:
+    """Return a time as text, in seconds of UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,196 @@
+"""RFC 3161 timestamps: request a token from any authority by its URL, and check one without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+
+from invgnn.court.der import signed_parts
+from invgnn.errors import FileError, ParameterError, TimestampError
+from invgnn.storage import encoding
+from invgnn.storage.atomic import read_bytes
+
+MOST_BYTES = 1 << 20
+"""Largest reply of an authority, and largest token."""
+SHA256 = "2.16.840.1.101.3.4.2.1"
+"""Object identifier of SHA-256, the only hash that tokens here are requested for."""
+
+Roots = Sequence[x509.Certificate]
+"""The root certificates of the authorities that a judge trusts."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a valid token proves: a message existed at a time.
+
+    Attributes:
+        time: The latest time that the token allows for: its time plus its stated accuracy.
+        serial: Serial number of the token at its authority.
+        authority: Name of the certificate that signed it.
+    """
+
+    time: datetime
+    serial: int
+    authority: str
+
+
+def request_token(url: str, message: bytes, *, timeout: float = 30.0) -> bytes:
+    """Request a token for a message from a time-stamping authority.
+
+    Only the SHA-256 of the message leaves this machine.
+
+    Args:
+        url: Address of the authority, http or https.
+        message: What is to be dated.
+        timeout: Seconds to wait for the reply.
+
+    Returns:
+        The reply, DER bytes as in RFC 3161.
+
+    Raises:
+        ParameterError: If the address is neither http nor https.
+        TimestampError: If the authority cannot be reached, or does not grant a token for this message.
+    """
+    client = _client()
+    if not url.startswith(("http://", "https://")):
+        raise ParameterError(f"{url!r} is not the address of an authority", "use http://... or https://...")
+    wanted = client.TimestampRequestBuilder(data=message, hash_algorithm=client.base.HashAlgorithm.SHA256)
+    asked = wanted.build()
+    headers = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
+    query = urllib.request.Request(url, data=asked.as_bytes(), headers=headers)  # noqa: S310 - checked above
+    try:
+        with urllib.request.urlopen(query, timeout=timeout) as reply:  # noqa: S310 - checked above
+            found = bytes(reply.read(MOST_BYTES + 1))
+    except (OSError, ValueError) as error:
+        raise TimestampError(
+            f"the authority at {url} gave no reply: {error}", "check the address, or use another authority"
+        ) from None
+    held = _decoded(found)
+    imprint = held.tst_info.message_imprint.message
+    if imprint != hashlib.sha256(message).digest() or held.tst_info.nonce != asked.nonce:
+        raise TimestampError(f"the reply of {url} is to another request", "use another authority")
+    return found
+
+
+def check_token(token: bytes, message: bytes, roots: Roots) -> Stamp:
+    """Check that a trusted authority dated a message. Needs no network.
+
+    The certificate of the authority has to be valid at the time of the token; it may have expired since.
+
+    Args:
+        token: What `request_token` returned.
+        message: The message.
+        roots: The trusted root certificates.
+
+    Returns:
+        What the token proves.
+
+    Raises:
+        TimestampError: If the token is malformed, is for another message, or no trusted root vouches for
+            it at its time.
+    """
+    if not roots:
+        raise TimestampError("no root certificate is given", "pass the root of a trusted authority")
+    client, held = _client(), _decoded(token)
+    if held.tst_info.message_imprint.hash_algorithm.dotted_string != SHA256:
+        raise TimestampError("the token is not for a SHA-256", "request a token with SHA-256")
+    verifier = client.VerifierBuilder(roots=list(roots)).build()
+    try:
+        verifier.verify(held, hashlib.sha256(message).digest())
+    except (client.VerificationError, ValueError) as error:
+        raise TimestampError(f"the token is not valid here: {error}", _ADVICE) from None
+    signed_parts(held.time_stamp_token())  # one signer, one content
+    return Stamp(_latest(held.tst_info), int(held.tst_info.serial_number), _authority(held))
+
+
+_ADVICE = "check the root certificate; a token must be for this message and within its certificate's dates"
+
+
+def binding(token: bytes) -> str:
+    """Return the digest of a token that bits can be bound to.
+
+    Guarantee: without the key of the authority, the digest can neither be predicted nor changed: it covers
+    the signed content and the signature, and nothing else. An ECDSA signature has two valid forms.
+
+    Args:
+        token: What `request_token` returned.
+
+    Raises:
+        TimestampError: If the token is malformed.
+    """
+    info, signature = signed_parts(_decoded(token).time_stamp_token())
+    return encoding.digest("invgnn/token/1", [info, signature])
+
+
+def load_roots(path: str | Path) -> list[x509.Certificate]:
+    """Read root certificates from a PEM file.
+
+    Raises:
+        FileError: If the file does not exist or holds no certificate.
+    """
+    try:
+        return x509.load_pem_x509_certificates(bytes(read_bytes(path)))
+    except ValueError as error:
+        raise FileError(f"{path} holds no PEM certificate: {error}", "pass the authority's root") from None
+
+
+def _latest(info: Any) -> datetime:
+    """Return the latest time that a token allows for."""
+    accuracy = info.accuracy
+    spread = timedelta()
+    if accuracy is not None:
+        spread = timedelta(
+            seconds=accuracy.seconds or 0,
+            milliseconds=accuracy.millis or 0,
+            microseconds=accuracy.micros or 0,
+        )
+    time: datetime = info.gen_time
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    try:
+        return time + spread
+    except OverflowError:
+        raise TimestampError("the token states an impossible accuracy", "request another token") from None
+
+
+def _authority(held: Any) -> str:
+    """Return the subject of the certificate that signed a token."""
+    (signer,) = held.signed_data.signer_infos
+    for data in held.signed_data.certificates:
+        found = x509.load_der_x509_certificate(data)
+        if (found.issuer, found.serial_number) == (signer.issuer, signer.serial_number):
+            return found.subject.rfc4514_string()[:200]
+    raise TimestampError("the token does not contain its certificate", "request another token")
+
+
+def _decoded(token: bytes) -> Any:
+    """Return a granted reply of an authority, decoded."""
+    if len(token) > MOST_BYTES:
+        raise TimestampError(f"the token has more than {MOST_BYTES} bytes", "use another authority")
+    try:
+        held = _client().decode_timestamp_response(bytes(token))
+        if held.status != 0:
+            raise ValueError(f"the authority refused with status {held.status}")
+        _ = held.tst_info.gen_time, held.time_stamp_token(), held.signed_data.certificates
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # the decoder is written in Rust, whose panics are not Exceptions
+        raise TimestampError(f"this is no timestamp: {str(error)[:200]}", "request another token") from None
+    return held
+
+
+def _client() -> Any:
+    """Return the RFC 3161 client, which is needed for timestamps only."""
+    try:
+        import rfc3161_client
+        import rfc3161_client.base
+    except ImportError:
+        raise ParameterError("timestamps need rfc3161-client", "pip install 'invgnn[court]'") from None
+    return rfc3161_client
