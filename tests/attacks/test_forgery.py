@@ -7,7 +7,9 @@ import inspect
 import math
 import pkgutil
 import sys
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
 import numpy as np
@@ -67,6 +69,14 @@ from invgnn.attacks.forgery.twins import digest_by_text, twins
 from invgnn.attacks.forgery.zeros import Polar, digest_without_sign
 from invgnn.audit.provenance import digest_model
 from invgnn.audit.verify import verify
+from invgnn.court.claim import Claim
+from invgnn.court.exhibits import Exhibits
+from invgnn.court.identity import Identity
+from invgnn.court.judge import judge
+from invgnn.court.local_authority import LocalAuthority
+from invgnn.court.opening import load_opening, open_fully
+from invgnn.court.rivals import Rival
+from invgnn.court.timestamp import load_roots
 from invgnn.errors import DataError, InvgnnError, ParameterError, PassphraseError, SuspectError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import call
@@ -789,3 +799,115 @@ def test_looks_are_paid_for(forged):
     assert made.tried == 54
     assert paid.bits == pytest.approx(max(0.0, unpaid.bits - math.log2(54)))
     assert paid.kind == "not owned"
+
+
+# --- before a judge -------------------------------------------------------------------------------
+
+SETTLED = {
+    **dict.fromkeys(("random search, 100 audits", "tpe search, 80 audits"), "regeneration"),
+    **dict.fromkeys(("arrange the data", "sign of zero", "unbalance the key"), "regeneration"),
+    **dict.fromkeys(("choose carriers after looking", "transferable carriers"), "regeneration"),
+    **dict.fromkeys(("repeat carriers", "another owner's mark"), "key"),
+    **dict.fromkeys(("twin inputs", "grind 256 secrets", "pick the best of 54 looks"), "regeneration"),
+    **dict.fromkeys(("round a cosine", "grind 256 remembered scores"), "chance"),
+    **dict.fromkeys(("transcribe answers", "choose a subset after looking"), "chance"),
+    **{"supply a head": "suspect", "align to a marked original": "chance"},
+    **dict.fromkeys(("call through a knowing function", "the claimant's architecture"), "chance"),
+    "embed into a stolen copy at 0.01": "is the ancestor",
+}
+"""The reason for which a judge refuses each forgery, or settles it."""
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory, coloured):
+    """Return a function that judges a party's claim, made with whatever mark the party presents."""
+    folder, count = tmp_path_factory.mktemp("court"), iter(range(10**6))
+    (folder / "tsa").mkdir()
+    judge_ = Identity("judge", Secret(bytes([2]) * 32))
+    with LocalAuthority(folder / "tsa") as authority:
+
+        def claim(name, mark, model):
+            party = Identity(name, Secret(name.encode().ljust(32)))
+            held = Reference.of(coloured.data)
+            said = Reference(
+                held.graphs, held.level, held.labels, mark.context["reference"]
+            )  # a forger's own
+            mark = mark if mark.complete else mark.with_baseline(model, coloured.data)
+            made = Claim.make(mark, model, party, said).dated(authority.url, party)
+            path = folder / f"{next(count)}.opening"
+            open_fully(path, made, mark, party, judge_.public(), "1")
+            return Rival(made, load_opening(path, judge_), model)
+
+        def decide(own, suspect, *rivals, **options):
+            exhibits = Exhibits(suspect, coloured.data, roots=load_roots(authority.root), **options)
+            how = {"original": own.original, "rivals": rivals}
+            return judge(own.claim, own.opened, exhibits, judge_, "1", **how)
+
+        yield claim, decide
+
+
+@pytest.fixture(scope="module")
+def strong(coloured):
+    """Return an owner's original whose mark outlives a second one."""
+    mark = Watermark.draw(Secret(bytes([7] * 32)), coloured.data, m=128, access="embedding")
+    model = new_model(coloured, "GIN", 3, hidden_channels=32)
+    train(model, coloured, mark, epochs=60)
+    return Original(mark, model)
+
+
+@pytest.fixture(scope="module")
+def stolen(strong, coloured):
+    """Return a copy of the owner's original in which a thief embedded a second mark."""
+    return EmbedLater(64, epochs=45)(strong.model, coloured)
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=repr)
+def test_a_judge_refuses_or_settles_every_forgery(forgery, forged, court, strong, stolen):
+    claim, decide = court
+    made = stolen if isinstance(forgery, EmbedLater) else forged(forgery)[0]
+    own = claim("forger", made.mark, made.suspect or made.accused)
+    # The worst case: the forger's claim is older than the suspect, and was the only one.
+    late = datetime.now(UTC) + timedelta(minutes=5)
+    rivals = [claim("owner", strong.mark, strong.model)] if forgery.unsettled else []
+    found = decide(own, made.accused, *rivals, suspect_since=late, claims=1)
+    assert found.status != "owned", str(found)
+    assert found.codes[0] == SETTLED[repr(forgery)], str(found)
+
+
+def test_a_judge_settles_a_replay_by_the_older_claim(court, owned, coloured):
+    claim, decide = court
+    first = claim("owner", owned.mark, owned.model)
+    time.sleep(1.1)  # tokens count seconds
+    made = Replay(owned.mark)(owned.model, coloured)
+    thief = claim("thief", made.mark, made.accused)
+    late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}
+    lost = decide(thief, owned.model, first, **late)
+    assert (lost.status, lost.codes[0]) == ("inconclusive", "is older on the same secret")
+    kept = decide(first, owned.model, thief, **late)
+    assert (kept.status, kept.codes[1]) == ("owned", "replays this secret")
+
+
+def test_a_judge_settles_a_mark_embedded_later_for_the_owner(court, strong, stolen, coloured):
+    claim, decide = court
+    thief = claim("thief", stolen.mark, stolen.accused)  # the older of the two claims
+    owner = claim("owner", strong.mark, strong.model)
+    late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}
+    found = decide(owner, stolen.accused, thief, **late)
+    assert (found.status, found.codes[1]) == ("owned", "descends from this claim"), str(found)
+    registered = claim("thief", stolen.mark, new_model(coloured, "GIN", 11, hidden_channels=16).eval())
+    for shown in (stolen.accused, registered.original, None):  # claimed before the theft, on another model
+        found = decide(owner, stolen.accused, replace(registered, original=shown), **late)
+        assert (found.status, found.codes[1]) == ("owned", "does not stand"), str(found)
+        lost = decide(replace(registered, original=shown), stolen.accused, owner, **late)
+        assert (lost.status, lost.codes[0]) == ("inconclusive", "not settled"), str(lost)
+
+
+def test_an_honest_older_original_leaves_rivals_unsettled(court, strong, stolen, coloured):
+    claim, decide = court
+    own = new_model(coloured, "GIN", 9, hidden_channels=32)
+    train(own, coloured, stolen.mark, epochs=60)  # registered before the theft, with an original of its own
+    thief, owner = claim("thief", stolen.mark, own), claim("owner", strong.mark, strong.model)
+    late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}
+    for first, second in ((owner, thief), (thief, owner)):
+        found = decide(first, stolen.accused, second, **late)
+        assert (found.status, found.codes[0]) == ("inconclusive", "not settled"), str(found)

@@ -48,10 +48,10 @@ def judge(
         recheck: The exact command that repeats the judgement.
 
     Returns:
-        The signed judgement.
+        The signed judgement. It is inconclusive if a check fails or the suspect cannot be read.
 
     Raises:
-        SuspectError: If the suspect cannot be queried.
+        FileError: If the suspect is a file that cannot be read.
     """
     check_case(case)
     own = examine_claim(claim, opened, exhibits, identity.key, case)

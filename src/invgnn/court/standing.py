@@ -23,7 +23,7 @@ from invgnn.court.partial import Revealed, as_good, read_partial, reveal
 from invgnn.court.regeneration import flaws, regenerate
 from invgnn.court.revocation import why_revoked
 from invgnn.court.timestamp import Stamp
-from invgnn.errors import CarrierError, InvgnnError, ParameterError, TimestampError
+from invgnn.errors import CarrierError, DataError, InvgnnError, ParameterError, SuspectError, TimestampError
 from invgnn.graphs.disjoint_union import Bools, Ints
 from invgnn.stats import laws
 from invgnn.stats.evidence import decode
@@ -87,9 +87,6 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         exhibits: What the judge brings.
         judge: The signing key of the judge, in hex.
         case: The name of the case.
-
-    Raises:
-        SuspectError: If the suspect cannot be queried.
     """
     reference = Reference.of(exhibits.data)
     checks, stamp, token = _dates(claim, exhibits)
@@ -98,7 +95,7 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
     shown: Watermark | Revealed | None = None
     if all(check.passed for check in checks if check.fatal):
         try:
-            shown, more = _content(claim, opened, reference)
+            shown, more = _content(claim, opened, reference, exhibits.data)
             checks += more
         except InvgnnError as error:
             checks.append(Check(_code(error), False, error.message))
@@ -124,9 +121,14 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
     if failed is not None or shown is None:
         reason = ("opening", "nothing was opened") if failed is None else (failed.check, failed.says)
         return Standing(**about, checks=tuple(checks), status="inconclusive", reason=reason)
-    if isinstance(shown, Revealed):
-        return _partly(about, checks, shown, exhibits)
-    return _fully(about, checks, shown, exhibits)
+    try:
+        if isinstance(shown, Revealed):
+            return _partly(about, checks, shown, exhibits)
+        return _fully(about, checks, shown, exhibits)
+    except SuspectError as error:
+        checks.append(Check("suspect", False, error.message))
+        reason = ("suspect", error.message)
+        return Standing(**about, checks=tuple(checks), status="inconclusive", reason=reason)
 
 
 # -- before the suspect is asked ---------------------------------------------------------------------
@@ -191,7 +193,7 @@ def _same_data(claim: Claim, reference: Reference) -> Check:
 
 
 def _content(
-    claim: Claim, opened: Opened, reference: Reference
+    claim: Claim, opened: Opened, reference: Reference, data: Any
 ) -> tuple[Watermark | Revealed, list[Check]]:
     """Return what was opened, with the checks that it is what was claimed."""
     if opened.secret is None:
@@ -210,6 +212,8 @@ def _content(
             "the mark that the secret gives is not the one that was claimed: carriers, ordinary inputs, "
             "labels or baseline scores were chosen in another way",
         )
+    if mark.score_channel is not None:
+        mark.channel(data)  # raises if the baseline scores belong to other inputs
     leaves = Leaves(mark, claim.salt)
     if {"root": leaves.root, "leaves": len(leaves)} != said["tree"]:
         raise _Refused(
@@ -236,7 +240,7 @@ def _code(error: InvgnnError) -> str:
     """Return the name of the check that an error belongs to."""
     if isinstance(error, _Refused):
         return error.code
-    return "regeneration" if isinstance(error, CarrierError) else "opening"
+    return "regeneration" if isinstance(error, CarrierError | DataError) else "opening"
 
 
 # -- the suspect is asked ----------------------------------------------------------------------------
