@@ -72,7 +72,7 @@ from invgnn.audit.verify import verify
 from invgnn.court.claim import Claim
 from invgnn.court.exhibits import Exhibits
 from invgnn.court.identity import Identity
-from invgnn.court.judge import judge
+from invgnn.court.judging import judge
 from invgnn.court.local_authority import LocalAuthority
 from invgnn.court.opening import load_opening, open_fully
 from invgnn.court.rivals import Rival

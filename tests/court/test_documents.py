@@ -55,9 +55,16 @@ def test_every_byte_counts(files, name, tmp_path):
     step = max(1, len(data) // 150)
     for place in range(0, len(data), step):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with pytest.raises(FileError):
-            read(path)
-            raise AssertionError(f"byte {place} of a {name} is not covered")
+        assert refused(read, path), f"byte {place} of a {name} is not covered"
+
+
+def refused(read, path):
+    """Whether a file is refused with a typed error; any other error fails the test."""
+    try:
+        read(path)
+    except InvgnnError:
+        return True
+    return False
 
 
 def mutated(data, rng):
@@ -90,9 +97,7 @@ def abuse(files, count, folder, seed):
         if changed == data:
             continue
         path.write_bytes(changed)
-        with pytest.raises(InvgnnError):
-            read(path)
-            raise AssertionError(f"seed {seed}, number {number}: an altered {name} was opened")
+        assert refused(read, path), f"seed {seed}, number {number}: an altered {name} was opened"
 
 
 def test_mutated_files_give_typed_errors(files, tmp_path):

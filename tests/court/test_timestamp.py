@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -97,11 +98,8 @@ def test_every_byte_of_the_signed_parts_is_bound(tmp_path, curve):
             altered = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]
             with pytest.raises(TimestampError):
                 check_token(altered, b"message", roots)
-                raise AssertionError(place)
-            try:
+            with suppress(TimestampError):
                 assert binding(altered) != bound
-            except TimestampError:
-                pass
 
 
 def _token(reply):

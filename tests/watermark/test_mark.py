@@ -633,7 +633,7 @@ def test_carriers_have_no_class_when_they_are_asked_about(draw):
     """Questions come in a secret order; the label goes with its question."""
     for level in ("graph", "node"):
         mark = draw(level)
-        questions, labels = mark._asked
+        questions, labels = mark.asked
         together = Graphs.concat([mark.carriers, mark.ordinary])
         sizes = np.ones(len(together), dtype=int) if level == "graph" else together.sizes
         known = [-1] * int(sizes[: mark.m].sum()) + mark.labels.tolist()

@@ -6,7 +6,26 @@ from typing import Annotated
 
 import typer
 
-from invgnn.cli import attack, calibrate, carriers, demo, embed, inspect, keygen, stress, threshold, verify
+from invgnn.cli import (
+    attack,
+    calibrate,
+    carriers,
+    challenge,
+    check,
+    claim,
+    demo,
+    embed,
+    identity,
+    inspect,
+    judge,
+    keygen,
+    reveal,
+    revoke,
+    stress,
+    threshold,
+    trace,
+    verify,
+)
 from invgnn.cli.console import Commands
 
 EXIT_CODES = """\b
@@ -28,13 +47,27 @@ From a secret to a verdict:
   invgnn verify --mark acme.mark --model suspect.model
 
 \b
+From a claim to a judgement:
+  invgnn identity --name "Acme Ltd" -o acme.key
+  invgnn claim --mark acme.mark --model acme.model --task PROTEINS \\
+      --key acme.key --tsa URL -o claim.json
+  invgnn reveal --claim claim.json --mark acme.mark --key acme.key \\
+      --judge judge.key.pub.json --case NAME -o acme.opening
+  invgnn judge claim.json acme.opening --suspect suspect.model \\
+      --task PROTEINS --key judge.key --case NAME -o judgement.json
+
+\b
 Exit codes:
-  0  success (verify: owned)     2  error, explained on standard error
-  1  verify: not shown         130  interrupted
-  3  verify: inconclusive
+  0  success (verify, judge: owned)     2  error, explained on standard error
+  1  verify, judge: not shown         130  interrupted
+  3  verify, judge: inconclusive
 """,
 )
-for verb in (keygen, carriers, embed, verify, threshold, calibrate, attack, stress, inspect, demo):
+VERBS = (
+    *(keygen, carriers, embed, verify, threshold, calibrate, attack, stress, inspect, demo),
+    *(identity, claim, reveal, challenge, judge, trace, revoke, check),
+)
+for verb in VERBS:
     name = verb.__name__.rpartition(".")[2]
     codes = getattr(verb, "EXIT_CODES", EXIT_CODES)
     app.command(name, epilog=f"{codes}\n{verb.EXAMPLES}")(getattr(verb, name))

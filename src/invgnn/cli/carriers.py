@@ -12,7 +12,8 @@ from invgnn.cli.options import Json, M, NoPassphrase, Overwrite, PassphraseFile,
 
 if TYPE_CHECKING:
     from invgnn.readout.reading import Access
-    from invgnn.watermark.mark import Key
+    from invgnn.secret import Secret
+    from invgnn.watermark.mark import Key, Watermark
 
 EXAMPLES = """\b
 Examples:
@@ -97,6 +98,14 @@ def carriers(
             "fewer. It can survive distillation. It doubles the training time, and verify needs --task.",
         ),
     ] = None,
+    tsa: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Bind the bits to a token of this time-stamping authority (RFC 3161). Every other key "
+            "would cost another request. The token is written to FILE.token; invgnn claim needs it.",
+        ),
+    ] = None,
     seed: SplitSeed = 41,
     passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
@@ -116,6 +125,9 @@ def carriers(
     from invgnn.secret import Secret
 
     check_output(output, overwrite)
+    beside = output.with_name(f"{output.name}.token")
+    if tsa is not None:
+        check_output(beside, overwrite)
     opened = open_passphrase(secret, passphrase_file)
     held = Secret.load(secret, opened)
     passphrase = None if no_passphrase else opened or find_passphrase(output, passphrase_file, new=True)
@@ -126,21 +138,22 @@ def carriers(
 
     loaded = load_task(task.partition("/")[0], seed)
     levels = list(dict.fromkeys(level.strip() for level in access.split(",")))
+    options: dict[str, Any] = {
+        "m": m,
+        "access": cast("list[Access]", levels),  # this and the key are checked by draw
+        "layer": layer,
+        "classes": loaded.num_classes,
+        "invariant": invariant,
+        "key": cast("Key", key),
+        "statistic": statistic,
+        "score_channel": score_channel,
+        "sampler": Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
+    }
     with progress("drawing carriers", m) as tick:
-        mark = Watermark.draw(
-            held,
-            loaded.data,
-            m=m,
-            access=cast("list[Access]", levels),  # these two are checked by draw
-            layer=layer,
-            classes=loaded.num_classes,
-            invariant=invariant,
-            key=cast("Key", key),
-            statistic=statistic,
-            score_channel=score_channel,
-            sampler=Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
-            progress=tick,
-        )
+        if tsa is None:
+            mark = Watermark.draw(held, loaded.data, **options, progress=tick)
+        else:
+            mark = _draw_bound(held, loaded.data, tsa, options, beside, overwrite)
     mark.save(output, passphrase, insecure_no_passphrase=no_passphrase, overwrite=overwrite)
     sizes = [int(mark.carriers.sizes.min()), int(mark.carriers.sizes.max())]
     record = {
@@ -153,3 +166,14 @@ def carriers(
     refused = ", ".join(f"{why} {count}" for why, count in mark.rejected.items()) or "none"
     words = f"wrote {output}: {mark!r}\n{sizes[0]} to {sizes[1]} nodes each; candidates rejected: {refused}"
     return record, words, 0
+
+
+def _draw_bound(
+    secret: Secret, data: Any, tsa: str, options: dict[str, Any], beside: Path, overwrite: bool
+) -> Watermark:
+    """Draw a mark that is bound to a token, and write the token beside it."""
+    from invgnn.court.bound import draw_bound
+
+    mark, token = draw_bound(secret, data, tsa, **options)
+    token.save(beside, overwrite=overwrite)
+    return mark

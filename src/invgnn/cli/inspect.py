@@ -20,7 +20,13 @@ Examples:
 @verb
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Secret, mark or model.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Any file of invgnn: secret, mark, model, identity, token, claim, opening, challenge, "
+            "judgement or revocation.",
+            show_default=False,
+        ),
     ],
     unseal: Annotated[
         bool, typer.Option("--unseal", help="Decrypt the file with its passphrase and show more.")
@@ -35,10 +41,13 @@ def inspect(
     whether it keeps the labels by which class columns are matched. For a model you see the architecture,
     the weights and how it was made. The secret itself is never shown.
 
-    The file is checked against its digest. Nothing in it is executed.
+    The file is checked against its digest or signature. Nothing in it is executed.
     """
     from invgnn.storage import container
+    from invgnn.storage.atomic import read_bytes
 
+    if bytes(read_bytes(file)[:1]) == b"{":
+        return _document(file)
     seen = container.peek(file)
     body, digest, tensors = seen.get("body"), seen.get("digest"), seen.get("tensors")
     if unseal and seen["sealed"]:
@@ -56,6 +65,23 @@ def inspect(
         "tensors": None if tensors is None else dict(sorted(tensors.items())),
     }
     return record, "\n".join(_lines({k: v for k, v in record.items() if v is not None})), 0
+
+
+def _document(file: Path) -> Any:
+    """Show a signed public document."""
+    from invgnn.court.documents import parse_document
+    from invgnn.storage.atomic import read_bytes
+
+    held = parse_document(bytes(read_bytes(file)), None, str(file))
+    record = {
+        "file": str(file),
+        "kind": held.kind,
+        "digest": held.digest,
+        "signed_by": held.key,
+        "timestamp": held.token is not None,
+        "payload": dict(held.payload),
+    }
+    return record, "\n".join(_lines(record)), 0
 
 
 def _mark(body: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +107,10 @@ def _lines(record: dict[str, Any], depth: int = 0) -> list[str]:
     for name, value in record.items():
         if isinstance(value, dict) and set(value) == {"dtype", "shape"}:
             value = f"{value['dtype']} {value['shape']}"
+        if isinstance(value, str) and len(value) > 400:
+            value = f"{value[:60]}... ({len(value)} characters)"
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            value = {str(number): one for number, one in enumerate(value, 1)}
         if isinstance(value, dict) and value:
             lines += ["  " * depth + f"{name}:", *_lines(value, depth + 1)]
         else:

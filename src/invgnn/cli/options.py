@@ -58,3 +58,31 @@ TrainingSeed = Annotated[
         metavar="N", min=0, help="Seed of the data split, the initial weights and the order of batches."
     ),
 ]
+
+IdentityFile = Annotated[
+    Path, typer.Option("--key", metavar="FILE", help="Your identity, written by invgnn identity.")
+]
+KeyPassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Read the passphrase of the identity from the first line of this file. Default: as for "
+        "--passphrase-file.",
+    ),
+]
+ClaimFile = Annotated[Path, typer.Option("--claim", metavar="FILE", help="Claim, a public file.")]
+Case = Annotated[str, typer.Option(metavar="NAME", help="The judge's name of the case.")]
+Tsa = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Date the file with a token of this time-stamping authority (RFC 3161). Only a hash is sent.",
+    ),
+]
+TsaRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="PEM",
+        help="Root certificate of a time-stamping authority that you trust. Can be given several times.",
+    ),
+]

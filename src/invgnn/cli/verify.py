@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
+from invgnn.cli.loading import load_data, load_suspect
 from invgnn.cli.options import Alpha, Json, Mark, Overwrite, PassphraseFile, SplitSeed
-from invgnn.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from invgnn.audit.verdict import Verdict
@@ -133,12 +130,12 @@ def verify(
 
     held = Watermark.load(mark, passphrase)
     verdict = judge(
-        _load(model, architecture),
+        load_suspect(model, architecture),
         held,
         alpha,
-        data=_data(task, seed),
+        data=load_data(task, seed),
         access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
-        controls=[_load(path, architecture) for path in control or ()],
+        controls=[load_suspect(path, architecture) for path in control or ()],
         code_from=code_from,  # type: ignore[arg-type]  # checked by verify
         suspects=suspects,
         with_answers=answers or report is not None,
@@ -167,55 +164,3 @@ def _between(verdict: Verdict) -> str:
     for name, what in (("unsaved", "tensors that no weights file contains"), ("unknown", "not covered")):
         lines += [f"  {name:<9}  {'; '.join(code[name])} ({what})"] if code[name] else []
     return "\n".join([*lines, *(f"  {name:<9}  {digest}" for name, digest in verdict.digests.items())])
-
-
-def _data(task: str | None, seed: int) -> Any:
-    """Load the training data of a task, if one is named."""
-    if task is None:
-        return None
-    from invgnn.training.tasks import load_task
-
-    return load_task(task.partition("/")[0], seed).data
-
-
-def _load(path: Path, architecture: str | None) -> Any:
-    """Return the path of a model file, which `verify` rebuilds, or load weights into the architecture."""
-    from invgnn.audit.provenance import require_plain
-    from invgnn.nn.model_file import load_model
-    from invgnn.storage import container
-
-    try:
-        ours = container.peek(path)["kind"] == "model"
-    except FileError as error:
-        if architecture is None:
-            advice = "if the file contains weights alone, give --architecture MODULE:FUNCTION"
-            raise FileError(error.message, advice) from None
-        ours = False
-    if ours or architecture is None:
-        return path
-    built = _build(architecture)
-    require_plain(built)
-    return load_model(path, built)
-
-
-def _build(name: str) -> Any:
-    """Return the model of the user's function; its module may be in the current folder."""
-    from torch import nn
-
-    module, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        model = getattr(importlib.import_module(module), function)()
-    except (Exception, SystemExit) as error:  # foreign code must not decide the exit code
-        raise ParameterError(
-            f"{name!r} does not return a model: {type(error).__name__}: {error}",
-            "give MODULE:FUNCTION; the module must be importable from here, and the function takes no "
-            "arguments",
-        ) from error
-    if not isinstance(model, nn.Module):
-        raise ParameterError(
-            f"{name!r} must return a torch.nn.Module, not a {type(model).__name__}",
-            "return the model itself",
-        )
-    return model

@@ -209,7 +209,7 @@ class Derived:
         return self.secret.derive("order", self.bound).permutation(count)
 
     @cached_property
-    def _asked(self) -> tuple[Graphs, Ints | None]:
+    def asked(self) -> tuple[Graphs, Ints | None]:
         """The questions in the order in which they are asked, and their classes."""
         return self.questions.in_order(self._order, self.level)
 

@@ -216,7 +216,7 @@ class Watermark(Derived):
         Returns:
             The replies.
         """
-        asked, labels = self._asked
+        asked, labels = self.asked
         readings = self.readings if readings is None else readings
         replies = ask(suspect, asked, readings, forward or self.forward)
         return replies.labelled(labels, self.classes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from invgnn.audit.report import figures
@@ -164,14 +164,17 @@ def _shown(verdict: Verdict, mark: Watermark | None) -> str:
     return "carriers, answers and bits" if told else "carriers and bits"
 
 
-def environment() -> Environment:
+def environment(package: str = "invgnn.audit.report") -> Environment:
     """Return the environment of the page templates.
+
+    Args:
+        package: The package with the templates; those of verdicts are found as well.
 
     Returns:
         An environment that escapes everything and has filters for numbers.
     """
     made = Environment(
-        loader=PackageLoader("invgnn.audit.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("invgnn.audit.report")]),
         autoescape=True,  # by name it would skip .j2
         undefined=StrictUndefined,
         trim_blocks=True,

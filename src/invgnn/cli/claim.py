@@ -1,0 +1,107 @@
+"""invgnn claim: claim a marked model, before it is released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from invgnn.cli.console import check_input, check_output, fold, note, open_passphrase, verb
+from invgnn.cli.loading import load_data, load_suspect
+from invgnn.cli.options import (
+    Alpha,
+    IdentityFile,
+    Json,
+    KeyPassphraseFile,
+    Mark,
+    Overwrite,
+    PassphraseFile,
+    SplitSeed,
+    Task,
+    Tsa,
+)
+
+EXAMPLES = """\b
+Examples:
+  invgnn claim --mark acme.mark --model acme.model --task PROTEINS \\
+      --key acme.key --tsa https://tsa.example/tsr -o claim.json
+"""
+
+
+@verb
+def claim(
+    mark: Mark,
+    model: Annotated[Path, typer.Option(metavar="FILE", help="Marked model that will be released.")],
+    task: Task,
+    key: IdentityFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the claim.")
+    ],
+    tsa: Tsa = None,
+    token: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Token that the mark is bound to. Default: the file MARK.token, if the mark is bound.",
+        ),
+    ] = None,
+    label: Annotated[
+        str, typer.Option(metavar="TEXT", help="Public remark, such as the number of a licence.")
+    ] = "",
+    architecture: Annotated[
+        str | None,
+        typer.Option(metavar="MOD:FUNC", help="For weights alone: function that returns the model."),
+    ] = None,
+    alpha: Alpha = 1e-6,
+    seed: SplitSeed = 41,
+    passphrase_file: PassphraseFile = None,
+    key_passphrase_file: KeyPassphraseFile = None,
+    overwrite: Overwrite = False,
+    json_: Json = False,
+) -> Any:
+    """Claim a marked model, before it is released.
+
+    A claim is a public file. It commits to the secret, to every carrier with its bit, to the baseline
+    scores and to the way a suspect is decided about, and reveals none of the secrets. Your signature
+    shows that you made it, and the timestamp that it existed before the model was released. Publish it,
+    or keep it: only the date counts.
+
+    Writes the claim to FILE and prints its digest.
+    """
+    check_input(mark, model, key, token)
+    check_output(output, overwrite)
+    opened = open_passphrase(mark, passphrase_file)
+    own = open_passphrase(key, key_passphrase_file or passphrase_file)
+
+    from invgnn.court.bound import Token
+    from invgnn.court.claim import Claim
+    from invgnn.court.identity import Identity
+    from invgnn.watermark.mark import Watermark
+
+    held, owner = Watermark.load(mark, opened), Identity.load(key, own)
+    beside = token or mark.with_name(f"{mark.name}.token")
+    bound = Token.load(beside) if "token" in held.context else None
+    made = Claim.make(
+        held,
+        load_suspect(model, architecture),
+        owner,
+        load_data(task, seed),
+        alpha=alpha,
+        token=bound,
+        label=label,
+    )
+    if tsa is not None:
+        made = made.dated(tsa, owner)
+    else:
+        note("no --tsa: without a timestamp, nothing shows that the claim is older than a suspect")
+    made.save(output, overwrite=overwrite)
+    record = {
+        "claim": str(output),
+        "digest": made.digest,
+        "owner": made.owner,
+        "key": owner.key,
+        "dated": tsa is not None,
+        "bound": bound is not None,
+    }
+    return record, fold(f"wrote {output}: claim of {made.owner}\ndigest {made.digest}", 2), 0

@@ -1,0 +1,194 @@
+"""invgnn trace: find out whose copy leaked."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from invgnn.cli.console import check_input, check_output, find_passphrase, progress, verb
+from invgnn.cli.loading import load_data, load_suspect
+from invgnn.cli.options import Alpha, Json, OptionalTask, Overwrite, PassphraseFile, SplitSeed
+from invgnn.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from invgnn.court.tracing import Trace
+    from invgnn.watermark.mark import Watermark
+
+EXIT_CODES = """\b
+Exit codes:
+    0  at least one mark is named
+    1  no mark is named: chance can explain all answers
+    2  error, explained on standard error
+  130  interrupted
+"""
+EXAMPLES = """\b
+Examples:
+  invgnn trace --marks licensees/ --suspects found/
+  invgnn trace --marks licensees/ --suspects found/ --csv trace.csv \\
+      --report trace.html --workers 2
+"""
+
+
+@verb
+def trace(
+    marks: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the marks, one per licensee.")],
+    suspects: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder with the suspects, or a single one.")
+    ],
+    architecture: Annotated[
+        str | None,
+        typer.Option(metavar="MOD:FUNC", help="For weights alone: function that returns the model."),
+    ] = None,
+    alpha: Alpha = 1e-6,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every mark and suspect as a CSV table.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the matrix as an HTML page.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of processes, each for one suspect at a time.")
+    ] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Dask scheduler whose workers do it. They need the files at these paths."
+        ),
+    ] = None,
+    task: OptionalTask = None,
+    seed: SplitSeed = 41,
+    passphrase_file: PassphraseFile = None,
+    overwrite: Overwrite = False,
+    json_: Json = False,
+) -> Any:
+    """Name the licensees whose marks a suspect carries.
+
+    Every suspect is asked about all marks in one pass. The evidence is corrected for the number of marks
+    and of suspects: over the whole table, an innocent licensee is named with probability at most alpha.
+    The marks are encrypted with one passphrase. With --workers or --cluster it is read from
+    --passphrase-file or INVGNN_PASSPHRASE, never from the command line.
+
+    A mark that is named shows that the suspect descends from that copy, not who passed it on.
+    """
+    check_input(marks, suspects)
+    for path in (csv, report):
+        if path is not None:
+            check_output(path, overwrite)
+    files = _files(suspects, "suspect")
+    held = _files(marks, "mark", ".mark")
+    spread = workers > 1 or cluster is not None
+    if spread and passphrase_file is None and "INVGNN_PASSPHRASE" not in os.environ and _sealed(held):
+        raise ParameterError(
+            "worker processes cannot prompt for a passphrase", "use --passphrase-file or INVGNN_PASSPHRASE"
+        )
+    work = functools.partial(
+        _work,
+        marks=str(marks),
+        architecture=architecture,
+        alpha=alpha,
+        count=len(files),
+        task=task,
+        seed=seed,
+        passphrase_file=None if passphrase_file is None else str(passphrase_file),
+    )
+    rows: list[dict[str, Any]] = []
+    with progress(f"asking {len(files)} suspects about {len(held)} marks", len(files)) as tick:
+        for found in _spread(work, files, workers, cluster) if spread else map(work, map(str, files)):
+            rows += found
+            tick(1)
+    return _shown(rows, alpha, csv, report, overwrite)
+
+
+def _files(path: Path, what: str, suffix: str = "") -> list[Path]:
+    """Return the files of a folder, or the one file."""
+    found = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+    found = [one for one in found if one.name.endswith(suffix) and not one.name.startswith(".")]
+    if not found:
+        raise FileError(f"there is no {what} in {path}", f"give a folder with {what} files")
+    return found
+
+
+def _sealed(paths: list[Path]) -> bool:
+    """Return whether a file needs a passphrase."""
+    from invgnn.storage import container
+
+    return any(container.peek(path)["sealed"] for path in paths)
+
+
+@functools.lru_cache(maxsize=1)
+def _marks(folder: str, passphrase_file: str | None) -> dict[str, Watermark]:
+    """Load the marks of a folder, once per process."""
+    from invgnn.watermark.mark import Watermark
+
+    paths = _files(Path(folder), "mark", ".mark")
+    given = None if passphrase_file is None else Path(passphrase_file)
+    passphrase = find_passphrase(Path(folder), given) if _sealed(paths) else None
+    return {path.name.removesuffix(".mark"): Watermark.load(path, passphrase) for path in paths}
+
+
+def _work(
+    suspect: str,
+    *,
+    marks: str,
+    architecture: str | None,
+    alpha: float,
+    count: int,
+    task: str | None,
+    seed: int,
+    passphrase_file: str | None,
+) -> list[dict[str, Any]]:
+    """Trace one suspect; also the job of a worker process."""
+    from invgnn.audit.verify import open_suspect
+    from invgnn.court.tracing import trace_suspect
+
+    path = Path(suspect)
+    model = open_suspect(load_suspect(path, architecture), None)
+    held, data = _marks(marks, passphrase_file), load_data(task, seed)
+    rows = trace_suspect(path.name, model, held, alpha=alpha, suspects=count, data=data)
+    return [row.record() for row in rows]
+
+
+def _job(path: str, work: functools.partial[Any]) -> list[dict[str, Any]]:
+    """Trace one suspect in a worker, and name its file in every row, as a sweep requires."""
+    return [{"path": path, **row} for row in work(path)]
+
+
+def _spread(work: Any, files: list[Path], workers: int, cluster: str | None) -> Any:
+    """Yield the rows of every suspect from processes or from a cluster."""
+    from invgnn.bench.sweep import sweep
+
+    with TemporaryDirectory() as folder:
+        trials = [{"path": str(file)} for file in files]
+        job = functools.partial(_job, work=work)
+        into = Path(folder) / "rows.csv"
+        for _, rows in sweep(job, trials, into=into, workers=workers, cluster=cluster):
+            yield [{name: value for name, value in row.items() if name != "path"} for row in rows]
+
+
+def _shown(
+    records: list[dict[str, Any]], alpha: float, csv: Path | None, report: Path | None, overwrite: bool
+) -> Any:
+    """Write the tables, and return what is printed."""
+    from invgnn.court.trace_page import as_csv, as_text, render_traces
+    from invgnn.court.tracing import Trace, named
+    from invgnn.storage.atomic import write_text
+
+    rows: list[Trace] = sorted((Trace(**one) for one in records), key=lambda row: row.suspect)
+    if csv is not None:
+        write_text(csv, as_csv(rows), overwrite=overwrite, private=True)
+    if report is not None:
+        write_text(report, render_traces(rows, alpha), overwrite=overwrite, private=True)
+    found = named(rows)
+    record = {
+        "named": found,
+        "marks": len({row.mark for row in rows}),
+        "suspects": len(found),
+        "alpha": alpha,
+        "rows": [row.record() for row in rows if row.named],
+    }
+    return record, as_text(rows, alpha), 0 if any(found.values()) else 1
