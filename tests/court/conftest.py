@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from _helpers.court import CASE
+from _helpers.court import CASE, draw
 from invgnn.court.bound import draw_bound
 from invgnn.court.claim import Claim
 from invgnn.court.exhibits import Exhibits
@@ -45,8 +45,8 @@ def people():
     )
 
 
-def marked(motifs, mark, seed=0, epochs=80):
-    model = new_model(motifs, "GIN", seed, hidden_channels=16)
+def marked(motifs, mark, seed=0, epochs=80, hidden=16):
+    model = new_model(motifs, "GIN", seed, hidden_channels=hidden)
     with seeded(0):
         train(model, motifs, mark, epochs=epochs)
     return model
@@ -63,6 +63,15 @@ def house(motifs, authority, people):
     other = new_model(motifs, "GIN", 5, hidden_channels=16)
     train(other, motifs, epochs=5)
     return SimpleNamespace(mark=mark, token=token, model=model, claim=claim, other=other, data=motifs.data)
+
+
+@pytest.fixture(scope="session")
+def solid(motifs, people):
+    """A strong mark that is the same in every run, and a claim without a date."""
+    mark = draw(motifs, 7, m=128)
+    model = marked(motifs, mark, seed=3, epochs=60, hidden=32)
+    claim = Claim.make(mark, model, people.owner, motifs.data)
+    return SimpleNamespace(mark=mark, model=model, claim=claim)
 
 
 @pytest.fixture(scope="session")

@@ -22,69 +22,72 @@ from invgnn.readout.reading import Reading
 
 
 @pytest.fixture(scope="module")
-def prefix(house, people, tmp_path_factory):
+def prefix(solid, people, tmp_path_factory):
     path = tmp_path_factory.mktemp("partial") / "prefix"
-    open_prefix(path, house.claim, house.mark, people.owner, people.judge.public(), CASE)
+    open_prefix(path, solid.claim, solid.mark, people.owner, people.judge.public(), CASE)
     return load_opening(path, people.judge)
 
 
 @pytest.fixture(scope="module")
-def drawn(house, people, tmp_path_factory):
+def drawn(solid, people, tmp_path_factory):
     path = tmp_path_factory.mktemp("partial") / "drawn"
-    challenge = Challenge.draw(house.claim, people.judge, CASE, 40)
-    open_drawn(path, house.claim, house.mark, people.owner, people.judge.public(), challenge)
+    challenge = Challenge.draw(solid.claim, people.judge, CASE, 40)
+    open_drawn(path, solid.claim, solid.mark, people.owner, people.judge.public(), challenge)
     return load_opening(path, people.judge)
 
 
 @pytest.mark.parametrize("form", ["prefix", "drawn"])
-def test_a_part_is_evidence_and_never_enough(request, form, decide, house, tomorrow):
+def test_a_part_is_evidence_and_never_enough(request, form, decide, solid, house, tomorrow):
     part = request.getfixturevalue(form)
     assert part.secret is None
-    found = decide(opening=part, suspect_since=tomorrow)
+    found = decide(solid.model, solid.claim, part, suspect_since=tomorrow)
     assert (found.status, found.codes) == ("inconclusive", ["partial"])
     assert found.payload["opening"]["proves"] == PROVES[form]
     assert "at random" in found.payload["opening"]["proves"]
-    assert found.payload["verdict"]["m"] == {"prefix": 32, "drawn": 40}[form]
+    assert found.payload["verdict"]["m"] == {"prefix": 64, "drawn": 40}[form]
     assert found.payload["verdict"]["evidence_bits"] > 20
-    other = decide(house.other, opening=part, controls=[house.other])
+    other = decide(house.other, solid.claim, part, controls=[house.other])
     assert (other.status, other.codes) == ("not shown", ["chance"])
-    assert decide(opening=part, controls=[house.model]).payload["checks"][-1]["passed"] is False
+    assert (
+        decide(solid.model, solid.claim, part, controls=[solid.model]).payload["checks"][-1]["passed"]
+        is False
+    )
 
 
-def test_what_is_shown_is_what_the_mark_has(house, prefix):
-    shown = reveal(house.claim, prefix)
-    order = house.mark.secret.derive("court/order", house.mark.bound).permutation(house.mark.m)[:32]
-    assert np.array_equal(shown.bits, house.mark.bits[order])
-    assert shown.questions.decoded[0].digest() == house.mark.carriers.take(order).digest()
-    for access, width in (("embedding", 16), ("logits", 2)):
-        ours, theirs = shown.direction(access, width), house.mark.direction(access, width)
+def test_what_is_shown_is_what_the_mark_has(solid, prefix):
+    shown = reveal(solid.claim, prefix)
+    order = solid.mark.secret.derive("court/order", solid.mark.bound).permutation(solid.mark.m)[:64]
+    assert np.array_equal(shown.bits, solid.mark.bits[order])
+    assert shown.questions.decoded[0].digest() == solid.mark.carriers.take(order).digest()
+    for access, width in (("embedding", 32), ("logits", 2)):
+        ours, theirs = shown.direction(access, width), solid.mark.direction(access, width)
         assert ours.tolist() == theirs.tolist()
 
 
-def test_partial_and_full_readings_agree_on_the_answers(house, prefix, decide):
-    whole = decide().payload["verdict"]
-    part = decide(opening=prefix).payload["verdict"]
+def test_partial_and_full_readings_agree_on_the_answers(solid, prefix, decide, opened):
+    whole = decide(solid.model, solid.claim, opened(solid.claim, solid.mark)).payload["verdict"]
+    part = decide(solid.model, solid.claim, prefix).payload["verdict"]
     assert part["matches"] / part["m"] == pytest.approx(whole["matches"] / whole["m"], abs=0.1)
 
 
-def test_the_claimant_chooses_neither_carriers_nor_their_number(decide, house, people, prefix, drawn):
+def test_the_claimant_chooses_neither_carriers_nor_their_number(decide, solid, people, prefix, drawn):
     for leaves in (
         prefix.leaves[1:],
         prefix.leaves[:-1],
-        (*prefix.leaves[1:32], prefix.leaves[0], *prefix.leaves[32:]),
-        prefix.leaves[:16] + prefix.leaves[32:],
+        (*prefix.leaves[1:64], prefix.leaves[0], *prefix.leaves[64:]),
+        prefix.leaves[:32] + prefix.leaves[64:],
     ):
-        assert decide(opening=replace(prefix, leaves=leaves)).codes == ["opening"]
-    own = Challenge.draw(house.claim, people.owner, CASE, 40)  # a claimant's own draw
-    assert decide(opening=replace(drawn, challenge=own)).codes == ["opening"]
-    again = Challenge.draw(house.claim, people.judge, CASE, 40)  # not the draw that was answered
-    assert decide(opening=replace(drawn, challenge=again)).codes == ["opening"]
-    shorter = resigned(house.claim, people.owner, lambda said: said["rule"].update(prefix=30))
-    found = decide(claim=shorter, opening=replace(prefix, claim=shorter.digest))
+        assert decide(solid.model, solid.claim, replace(prefix, leaves=leaves)).codes == ["opening"]
+    own = Challenge.draw(solid.claim, people.owner, CASE, 40)  # a claimant's own draw
+    assert decide(solid.model, solid.claim, replace(drawn, challenge=own)).codes == ["opening"]
+    again = Challenge.draw(solid.claim, people.judge, CASE, 40)  # not the draw that was answered
+    assert decide(solid.model, solid.claim, replace(drawn, challenge=again)).codes == ["opening"]
+    shorter = resigned(solid.claim, people.owner, lambda said: said["rule"].update(prefix=30))
+    found = decide(solid.model, shorter, replace(prefix, claim=shorter.digest))
     assert found.codes == ["opening"]
 
 
-def test_altered_leaves_do_not_belong(decide, prefix):
+def test_altered_leaves_do_not_belong(decide, solid, prefix):
     first = prefix.leaves[0]
     flipped = first.content.replace(b"bit", b"Bit")
     for leaf in (
@@ -95,17 +98,19 @@ def test_altered_leaves_do_not_belong(decide, prefix):
         replace(first, path=()),
         replace(first, content=b""),
     ):
-        assert decide(opening=replace(prefix, leaves=(leaf, *prefix.leaves[1:]))).codes == ["opening"]
+        assert decide(
+            solid.model, solid.claim, replace(prefix, leaves=(leaf, *prefix.leaves[1:]))
+        ).codes == ["opening"]
 
 
-def test_unopened_leaves_stay_hidden(house, prefix):
+def test_unopened_leaves_stay_hidden(solid, prefix):
     """A shown leaf gives neither the salt nor the content of another one."""
-    leaves = Leaves(house.mark, house.claim.salt)
+    leaves = Leaves(solid.mark, solid.claim.salt)
     shown = b"".join(leaf.salt + leaf.content + b"".join(leaf.path) for leaf in prefix.leaves)
-    for index in range(32, house.mark.m):
+    for index in range(64, solid.mark.m):
         assert bytes(leaves.salt(index)) not in shown
         assert bytes(leaves.content(index)) not in shown
-    assert bytes(house.mark.secret) not in shown
+    assert bytes(solid.mark.secret) not in shown
     assert len({bytes(leaves.salt(i)) for i in range(len(leaves))}) == len(leaves)
 
 
@@ -125,27 +130,27 @@ def test_the_law_is_that_of_all_keys_with_as_many_ones(size, data):
     assert as_good(found.decoded, bits, list(keys)) == (max(counts), round(exact * len(keys)))
 
 
-def test_challenges(house, people, tmp_path):
-    made = Challenge.draw(house.claim, people.judge, CASE, 10)
+def test_challenges(solid, people, tmp_path):
+    made = Challenge.draw(solid.claim, people.judge, CASE, 10)
     made.save(tmp_path / "a")
     held = Challenge.load(tmp_path / "a")
-    assert held.drawn(house.claim) == made.drawn(house.claim)
-    assert len(set(held.drawn(house.claim))) == 10
-    assert held.drawn(house.claim) != Challenge.draw(house.claim, people.judge, CASE, 10).drawn(house.claim)
-    for count in (1, 65, 2.0):
+    assert held.drawn(solid.claim) == made.drawn(solid.claim)
+    assert len(set(held.drawn(solid.claim))) == 10
+    assert held.drawn(solid.claim) != Challenge.draw(solid.claim, people.judge, CASE, 10).drawn(solid.claim)
+    for count in (1, 129, 2.0):
         with pytest.raises(ParameterError):
-            Challenge.draw(house.claim, people.judge, CASE, count)
+            Challenge.draw(solid.claim, people.judge, CASE, count)
     for case in ("", "a\nb", "x" * 201):
         with pytest.raises(ParameterError):
-            Challenge.draw(house.claim, people.judge, case, 10)
+            Challenge.draw(solid.claim, people.judge, case, 10)
     with pytest.raises(ParameterError):
-        held.check(house.claim, people.thief.key)
+        held.check(solid.claim, people.thief.key)
 
 
-def test_an_opening_states_what_it_proves_and_cannot_be_relabelled(house, people, tmp_path):
+def test_an_opening_states_what_it_proves_and_cannot_be_relabelled(solid, people, tmp_path):
     from invgnn.storage import container
 
-    open_prefix(tmp_path / "a", house.claim, house.mark, people.owner, people.judge.public(), CASE)
+    open_prefix(tmp_path / "a", solid.claim, solid.mark, people.owner, people.judge.public(), CASE)
     held = container.read(tmp_path / "a", "opening")
     assert held.body["proves"] == PROVES["prefix"]
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600

@@ -35,7 +35,8 @@ def test_readme_quickstart_has_six_lines():
 
 
 def test_every_example_is_run():
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EPOCHS)
+    played = {"court"}  # in test_wheel, with a judge who has nothing but the wheel
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EPOCHS) | played
 
 
 @pytest.mark.parametrize("name", EPOCHS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from invgnn.court.documents import KINDS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("src", "pyproject.toml", "README.md", "LICENSE")
@@ -50,12 +53,15 @@ def run(wheel, tmp_path_factory):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    run.command, run.environment = python.with_name("invgnn"), environment
     return run
 
 
 def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"invgnn/py.typed", "invgnn/audit/report/templates/verdict.html.j2"} <= set(names)
+    assert {f"invgnn/court/schemas/{kind}.v1.schema.json" for kind in KINDS} <= set(names)
+    assert "invgnn/court/templates/judgement.html.j2" in names
     assert not [name for name in names if not re.match(r"invgnn(-[\w.]+\.dist-info)?/", name)]
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "invgnn").glob("**/*.py")}
     assert sources == {name for name in names if name.endswith(".py")}
@@ -72,6 +78,23 @@ def test_the_example_of_the_readme_runs(run, tmp_path):
     script = tmp_path / "example.py"
     script.write_text("\n".join(blocks))
     assert run("python", str(script)).startswith(("OWNED", "INCONCLUSIVE"))  # a fresh secret every time
+
+
+def test_a_judge_with_nothing_but_the_wheel_believes_the_owner_and_not_the_forger(run, monkeypatch, capsys):
+    path = ROOT / "examples" / "court.py"
+    assert len(path.read_text().splitlines()) <= 60
+    for name in ("PYTHONPATH", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, run.environment[name])
+    owner, forger = runpy.run_path(str(path))["main"](epochs=8, command=run.command)
+    assert "leaked by ['south']" in capsys.readouterr().out
+    assert owner["status"] == "owned", owner
+    assert [one["outcome"] for one in owner["rivals"]] == ["does not stand"]
+    assert {one["check"] for one in owner["checks"] if one["passed"]} >= {
+        "regeneration",
+        "controls",
+        "token",
+    }
+    assert (forger["status"], forger["reasons"][0]["code"]) == ("not shown", "chance")
 
 
 def test_the_demo_runs(run, tmp_path):

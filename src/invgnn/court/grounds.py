@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from invgnn.audit.verdict import floor_bits
 from invgnn.audit.verify import GRINDING_BITS, Sufficient
 from invgnn.court.timestamp import Stamp
 
@@ -68,7 +67,7 @@ def grounds_of(
             "80 bits",
             True,
             float(GRINDING_BITS),
-            f"Whoever searches for a secret that fits a given model needs 2^b tries for b bits; "
+            f"Whoever searches for a secret that fits a given model needs 2ᵇ tries for b bits; "
             f"{GRINDING_BITS} bits are out of reach, whenever the secret was made.",
         ),
         _older(alpha, stamp, suspect_since, claims),
@@ -104,7 +103,7 @@ def _older(alpha: float, stamp: Stamp | None, since: datetime | None, claims: in
     says = (
         f"The claim existed on {iso(stamp.time)}, before the suspect ({iso(since)} or later). A claimant "
         f"who filed {claims:,} claims and opens the best reaches b bits by chance with probability "
-        f"{claims:,} × 2^-b, at most α = {alpha:g} from {floor_bits(needed + 0.1)} bits on."
+        f"{claims:,} × 2⁻ᵇ, at most α = {alpha:g} from {ceil_bits(needed)} bits on."
     )
     return Ground(name, True, needed, says)
 
@@ -120,10 +119,15 @@ def _bound(alpha: float, token: Stamp | None, baseline: bool, requests: int) -> 
     says = (
         f"The secret was fixed before the token of {iso(token.time)}, and the bits derive from the token, "
         f"so every try costs a request. {requests:,} requests (two keys each, because a signature may have "
-        f"two forms) reach b bits with probability 2 × {requests:,} × 2^-b, at most α = {alpha:g} from "
-        f"{floor_bits(needed + 0.1)} bits on."
+        f"two forms) reach b bits with probability 2 × {requests:,} × 2⁻ᵇ, at most α = {alpha:g} from "
+        f"{ceil_bits(needed)} bits on."
     )
     return Ground(name, True, needed, says)
+
+
+def ceil_bits(bits: float) -> str:
+    """Return needed evidence as text, rounded up."""
+    return f"{math.ceil(10 * bits) / 10:.1f}"
 
 
 def iso(time: datetime) -> str:

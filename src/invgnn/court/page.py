@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from invgnn.audit.report.page import SYMBOLS, environment
 from invgnn.audit.verdict import EXPLANATIONS
+from invgnn.court.grounds import ceil_bits
 from invgnn.court.judgement import Judgement
 from invgnn.storage.atomic import write_text
 
@@ -66,19 +67,17 @@ def render_judgement(judgement: Judgement) -> str:
         judgement: The judgement.
     """
     said = judgement.payload
-    html = (
-        environment(TEMPLATES)
-        .get_template("judgement.html.j2")
-        .render(
-            j=said,
-            v=said["verdict"],
-            digest=judgement.document.digest,
-            symbols=SYMBOLS,
-            titles=TITLES,
-            timeline=timeline(said),
-            explanations=EXPLANATIONS,
-            command=re.split(r"(\s+)", said["recheck"]),
-        )
+    made = environment(TEMPLATES)
+    made.filters["needed"] = ceil_bits
+    html = made.get_template("judgement.html.j2").render(
+        j=said,
+        v=said["verdict"],
+        digest=judgement.document.digest,
+        symbols=SYMBOLS,
+        titles=TITLES,
+        timeline=timeline(said),
+        explanations=EXPLANATIONS,
+        command=re.split(r"(\s+)", said["recheck"]),
     )
     return html.encode(errors="replace").decode()  # a name may hold half a character
 

@@ -16,7 +16,7 @@ from invgnn.audit.verify import open_suspect, verify
 from invgnn.court.claim import Claim
 from invgnn.court.commitment import commit_mark, commit_secret, digest_labels, same
 from invgnn.court.exhibits import CLOCKS, Check, Exhibits
-from invgnn.court.grounds import Ground, grounds_of, iso, sufficient
+from invgnn.court.grounds import Ground, ceil_bits, grounds_of, iso, sufficient
 from invgnn.court.leaves import Leaves
 from invgnn.court.opening import Opened
 from invgnn.court.partial import Revealed, as_good, read_partial, reveal
@@ -286,7 +286,7 @@ def _ungrounded(grounds: tuple[Ground, ...]) -> str:
     missing = "; ".join(f"{one.ground}: {one.says}" for one in grounds if not one.available)
     return (
         "chance is ruled out for one secret, but a secret that fits the suspect could have been searched "
-        f"for; {least:.1f} bits would be enough here. {missing}"
+        f"for; {ceil_bits(least)} bits would be enough here. {missing}"
     )
 
 

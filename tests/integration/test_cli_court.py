@@ -1,0 +1,335 @@
+"""The court on the command line: from identities to a checked judgement, without a secret anywhere."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+import shlex
+import stat
+import subprocess
+import typing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from invgnn.cli import VERBS, app
+from invgnn.court.local_authority import LocalAuthority
+from invgnn.nn.model_file import load_model, save_model
+from invgnn.secret import Secret
+from invgnn.storage import container
+from invgnn.training import tasks
+from invgnn.watermark.mark import Watermark
+
+PASSPHRASE = "hunter2 hunter2"
+CASE = "5 O 17/26"
+PUBLIC = ("identity", "claim", "judgement", "challenge", "revocation")
+
+
+class Shell:
+    """Runs commands in one folder and keeps everything that they print."""
+
+    def __init__(self, folder):
+        self.folder, self.printed = folder, ""
+
+    def __call__(self, line, code=0):
+        words = [word.replace("@", f"{self.folder}/") for word in shlex.split(line)]
+        result = CliRunner().invoke(app, [*words, "--json"])
+        self.printed += result.output
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def words(self, line, code=0):
+        words = [word.replace("@", f"{self.folder}/") for word in shlex.split(line)]
+        result = CliRunner().invoke(app, words)
+        self.printed += result.output
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+
+@pytest.fixture(scope="module")
+def shell(motifs, tmp_path_factory):
+    """A folder with all files of a case, made by commands."""
+    folder = tmp_path_factory.mktemp("case")
+    (folder / "tsa").mkdir()
+    small = tasks.new_model
+    with pytest.MonkeyPatch.context() as patch, LocalAuthority(folder / "tsa") as tsa:
+        patch.setenv("INVGNN_PASSPHRASE", PASSPHRASE)
+        patch.setattr(tasks, "load_task", lambda name, seed=41: motifs)
+        patch.setattr(
+            tasks, "new_model", lambda task, name, seed=0, **k: small(task, name, seed, hidden_channels=32)
+        )
+        run = Shell(folder)
+        run.tsa, run.root = tsa.url, tsa.root
+        run("identity --name 'Acme Ltd' -o @acme.key")
+        run("identity --name 'District Court' -o @judge.key")
+        run("keygen -o @a.secret")
+        run(f"carriers --secret @a.secret --task BA-2motif --m 128 --tsa {tsa.url} -o @a.mark")
+        run("embed --mark @a.mark --task BA-2motif/GIN --epochs 60 -o @a.model")
+        run(
+            "claim --mark @a.mark --model @a.model --task BA-2motif --key @acme.key "
+            f"--tsa {tsa.url} -o @claim.json"
+        )
+        run(
+            "reveal --claim @claim.json --mark @a.mark --key @acme.key --judge @judge.key.pub.json "
+            f"--case '{CASE}' -o @a.opening"
+        )
+        save_model(folder / "other.model", small(motifs, "GIN", 7, hidden_channels=32))
+        late = (datetime.now(UTC) + timedelta(minutes=5)).isoformat(timespec="seconds")
+        run.judge = (
+            f"judge @claim.json @a.opening --task BA-2motif --key @judge.key --case '{CASE}' "
+            f"--tsa-root {run.root} "
+            f"--suspect-since {late} --requests 1024 --claims 1024"
+        )
+        run.record = run(
+            f"{run.judge} --suspect @a.model --control @other.model -o @judgement.json --report @page.html"
+        )
+        yield run
+
+
+def test_the_owner_is_believed_and_anybody_can_check_it(shell):
+    assert shell.record["status"] == "owned", shell.record
+    found = shell("check @judgement.json --by @judge.key.pub.json")
+    assert (found["kind"], found["expected_key"]) == ("judgement", True)
+    dated = shell(f"check @claim.json --by @acme.key.pub.json --tsa-root {shell.root}")
+    assert dated["dated"] == shell.record["timeline"]["claimed_by"]
+    assert "signed by another key" in shell("check @judgement.json --by @acme.key.pub.json", 2)["message"]
+    assert "no timestamp" in shell(f"check @judgement.json --tsa-root {shell.root}", 2)["message"]
+    words = shell.words("check @claim.json --by @acme.key.pub.json")
+    assert "the key of Acme Ltd" in " ".join(words.split())
+
+
+def test_the_same_command_gives_the_same_judgement(shell, tmp_path):
+    line = shell.record["recheck"].replace("--output ", f"--output {tmp_path}/again.json #")
+    again = shell(line.partition("#")[0].removeprefix("invgnn "))
+    kept = ("status", "claim", "opening", "suspect", "grounds", "checks", "verdict", "voids")
+    assert {name: again[name] for name in kept} == {name: shell.record[name] for name in kept}
+
+
+def test_an_unmarked_model_is_not_shown(shell):
+    words = shell.words(f"{shell.judge} --suspect @other.model -o @not.json", 1)
+    assert words.startswith("NOT SHOWN")
+    assert max(map(len, words.splitlines())) <= 90 or "http" in words
+
+
+def test_a_challenge_and_a_prefix_are_evidence_and_inconclusive(shell):
+    shell(
+        f"challenge --claim @claim.json --key @judge.key --case '{CASE}' --carriers 40 -o @challenge.json"
+    )
+    base = "reveal --claim @claim.json --mark @a.mark --key @acme.key --judge @judge.key.pub.json"
+    shell(f"{base} --challenge @challenge.json -o @drawn.opening")
+    shell(f"{base} --case '{CASE}' --prefix -o @prefix.opening")
+    for form in ("drawn", "prefix"):
+        line = shell.judge.replace("@a.opening", f"@{form}.opening")
+        found = shell(f"{line} --suspect @a.model -o @{form}.json", 3)
+        assert found["reasons"][0]["code"] == "partial"
+    assert "--case" in shell(f"{base} -o @none.opening", 2)["message"]
+    assert not (shell.folder / "none.opening").exists()
+
+
+def test_a_revoked_claim_is_inconclusive(shell):
+    shell("revoke --claim @claim.json --key @acme.key --reason 'secret leaked' -o @revoked.json")
+    found = shell(f"{shell.judge} --suspect @a.model --revocation @revoked.json -o @after.json", 3)
+    assert found["reasons"][0]["code"] == "revocation"
+    shell("identity --name 'Acme Ltd' -o @new.key")
+    rotated = shell("revoke --key @acme.key --successor @new.key --reason superseded -o @rotated.json")
+    assert rotated["kind"] == "key"
+    assert shell("check @rotated.json --by @acme.key.pub.json")["kind"] == "revocation"
+
+
+def test_rivals(shell, tmp_path):
+    line = f"{shell.judge} --suspect @a.model --original @a.model --rival @claim.json,@a.opening,@a.model"
+    found = shell(f"{line} -o {tmp_path}/a.json", 3)  # a claim is its own rival: same secret, same date
+    assert found["rivals"][0]["outcome"] == "not settled"
+    wrong = line.replace("@claim.json,@a.opening,@a.model", "@claim.json")
+    assert "rival" in shell(f"{wrong} -o {tmp_path}/b.json", 2)["message"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("judge @claim.json @a.opening --suspect @a.model --key @judge.key --case 1 -o @x.json", "--task"),
+        (
+            "judge @claim.json @none --suspect @a.model --task x --key @judge.key --case 1 -o @x.json",
+            "no file",
+        ),
+        (
+            "judge @a.opening @a.opening --suspect @a.model --task x --key @judge.key --case 1 -o @x.json",
+            "JSON",
+        ),
+        (
+            "judge @claim.json @a.opening --suspect @a.model --task x --key @acme.key --case 1 -o @x.json",
+            "judge",
+        ),
+        ("revoke --claim @claim.json --key @judge.key --reason superseded -o @x.json", "another identity"),
+        ("revoke --key @judge.key --reason why -o @x.json", "reason"),
+        ("revoke --key @judge.key --reason superseded --since soon -o @x.json", "date"),
+        ("identity --name '' -o @x.key", "name"),
+        (
+            "claim --mark @a.mark --model @a.model --task x --key @acme.key --tsa ftp://a -o @x.json",
+            "address",
+        ),
+        (
+            "claim --mark @a.mark --model @a.model --task x --key @acme.key --tsa http://[::1]:9 -o @x.j",
+            "no reply",
+        ),
+        ("check @a.model", "JSON"),
+        ("trace --marks @tsa --suspects @a.model", "no mark"),
+    ],
+)
+def test_what_cannot_be_done_is_explained_and_writes_nothing(shell, line, told):
+    said = shell(line, 2)
+    assert told in said["message"] + said["advice"]
+    assert said["advice"]
+    assert not [path for path in shell.folder.iterdir() if path.name.startswith("x.")]
+
+
+def test_nothing_is_overwritten(shell):
+    before = (shell.folder / "claim.json").read_bytes()
+    line = "claim --mark @a.mark --model @a.model --task BA-2motif --key @acme.key -o @claim.json"
+    assert "exists" in shell(line, 2)["message"]
+    assert (shell.folder / "claim.json").read_bytes() == before
+
+
+def test_inspect_shows_every_kind(shell):
+    shell(f"challenge --claim @claim.json --key @judge.key --case '{CASE}' --carriers 9 -o @c9.json")
+    shell("revoke --claim @claim.json --key @acme.key --reason superseded -o @r9.json")
+    kinds = {
+        "acme.key": "identity",
+        "acme.key.pub.json": "identity",
+        "claim.json": "claim",
+        "a.opening": "opening",
+        "judgement.json": "judgement",
+        "c9.json": "challenge",
+        "r9.json": "revocation",
+        "a.mark.token": "token",
+        "a.mark": "mark",
+    }
+    for name, kind in kinds.items():
+        assert shell(f"inspect @{name}")["kind"] == kind
+        assert kind in shell.words(f"inspect @{name}")
+    assert "proves" in shell.words("inspect @a.opening")
+    assert "hidden" not in shell.words("inspect @claim.json")
+
+
+def test_modes_of_files(shell):
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in shell.folder.iterdir() if path.is_file()
+    }
+    for name in ("acme.key", "judge.key", "a.opening", "a.mark", "a.secret"):
+        assert modes[name] == 0o600, name
+    for name in ("claim.json", "judgement.json", "acme.key.pub.json", "page.html"):
+        assert modes[name] & 0o044, name
+
+
+def test_secrets_are_in_no_output_and_no_file(shell):
+    """Openings are encrypted, keys are sealed, public files hold commitments only."""
+    secret = bytes(Secret.load(shell.folder / "a.secret", PASSPHRASE))
+    mark = Watermark.load(shell.folder / "a.mark", PASSPHRASE)
+    held = [secret, mark.bits.astype("u1").tobytes(), mark.bits.astype("<i8").tobytes()]
+    for name in ("acme.key", "judge.key"):
+        held.append(
+            container.read(shell.folder / name, "identity", passphrase=PASSPHRASE).tensors["seed"].tobytes()
+        )
+    forms = [PASSPHRASE.encode()]
+    for value in held:
+        forms += [
+            value,
+            value.hex().encode(),
+            base64.b64encode(value)[:40],
+            repr(list(value))[1:-1].encode(),
+        ]
+    forms.append("".join(map(str, mark.bits.tolist())).encode())
+    forms.append(json.dumps(mark.bits.tolist()).encode())
+    files = {str(path): path.read_bytes() for path in shell.folder.rglob("*") if path.is_file()}
+    assert len(files) > 15
+    for name, data in {**files, "output": shell.printed.encode()}.items():
+        assert not [form for form in forms if form in data], name
+
+
+def test_no_option_takes_a_secret():
+    """Other users see the arguments of a process: only files of secrets may be among them."""
+    for verb in VERBS:
+        name = verb.__name__.rpartition(".")[2]
+        for option, kind in typing.get_type_hints(getattr(verb, name)).items():
+            if any(word in option for word in ("passphrase", "secret", "key")):
+                assert kind in (Path, Path | None, bool) or (name, option) == ("carriers", "key"), option
+
+
+def test_the_page_is_for_lawyers(shell):
+    text = (shell.folder / "page.html").read_text()
+    assert "<script" not in text
+    assert not re.findall(r"(?:src|href)=\"(?!#)", text)
+    for title in (
+        "Owned",
+        "What was asked",
+        "What was answered",
+        "Why it cannot be chance",
+        "Timeline",
+        "Checks",
+    ):
+        assert title in text
+    for title in ("Controls", "What would void it", "What it does not show", "How to check it again"):
+        assert title in text
+    assert "invgnn check judgement.json" in text
+    assert "--suspect-since" in text
+
+
+@pytest.fixture(scope="module")
+def licensees(shell, motifs):
+    """Marks of three licensees; the first one is that of the model."""
+    folder = shell.folder / "marks"
+    folder.mkdir()
+    (folder / "north.mark").write_bytes((shell.folder / "a.mark").read_bytes())
+    for number, name in enumerate(("east", "=south")):
+        mark = Watermark.draw(Secret(bytes([number]) * 32), motifs.data, m=64)
+        mark.save(folder / f"{name}.mark", PASSPHRASE)
+    found = shell.folder / "found"
+    found.mkdir()
+    for name in ("a", "other"):
+        save_model(found / f"{name}.model", load_model(shell.folder / f"{name}.model"))
+    return folder
+
+
+def test_trace_names_the_leak(shell, licensees):
+    line = "trace --marks @marks --suspects @found --csv @trace.csv --report @trace.html"
+    found = shell(line)
+    assert found["named"] == {"a.model": ["north"], "other.model": []}
+    assert (found["marks"], found["suspects"]) == (3, 2)
+    rows = list(csv.DictReader((shell.folder / "trace.csv").read_text().splitlines()))
+    assert len(rows) == 6
+    assert {row["mark"] for row in rows} == {"north", "east", "'=south"}  # no formula for a spreadsheet
+    page = (shell.folder / "trace.html").read_text()
+    assert "<script" not in page
+    assert "north" in page
+    words = shell.words("trace --marks @marks --suspects @found/a.model")
+    assert "a.model: north" in words
+    assert shell.words("trace --marks @marks --suspects @found/other.model", 1).count("none") == 1
+
+
+@pytest.mark.slow
+def test_trace_on_processes_gives_the_same(shell, licensees):
+    alone = shell("trace --marks @marks --suspects @found")
+    assert shell("trace --marks @marks --suspects @found --workers 2") == alone
+
+
+def test_a_passphrase_file_serves_marks_and_keys(shell, tmp_path, monkeypatch):
+    monkeypatch.delenv("INVGNN_PASSPHRASE")
+    (tmp_path / "words").write_text(PASSPHRASE + "\n")
+    line = f"claim --mark @a.mark --model @a.model --task BA-2motif --key @acme.key -o {tmp_path}/b.json"
+    assert "passphrase" in shell(line, 2)["message"]
+    shell(f"{line} --passphrase-file {tmp_path}/words")
+    (tmp_path / "wrong").write_text("wrong\n")
+    more = f"--passphrase-file {tmp_path}/words --key-passphrase-file {tmp_path}/wrong --overwrite"
+    assert "acme.key" in shell(f"{line} {more}", 2)["message"]
+
+
+def test_the_help_of_a_process_is_light(shell):
+    done = subprocess.run(
+        [Path(subprocess.sys.executable).with_name("invgnn"), "judge", "--help"], capture_output=True
+    )
+    assert done.returncode == 0
