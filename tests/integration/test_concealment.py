@@ -15,13 +15,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rich.pretty
+import torch
 
 import invgnn
 from invgnn.concealed import SHOWN, ConcealedBytes, ConcealedDict, ConcealedText, conceal
+from invgnn.court import commitment, leaves, opening, sealing
+from invgnn.court.bound import Token
+from invgnn.court.claim import Claim
+from invgnn.court.identity import Identity
+from invgnn.court.opening import load_opening
+from invgnn.court.regeneration import regenerate
 from invgnn.errors import InvgnnError, ParameterError, PassphraseError
 from invgnn.secret import Secret, Stream
 from invgnn.storage import atomic, container, encryption
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 
 LIBRARY = str(Path(invgnn.__file__).parent)
 QUICK = container.Kdf(64, 1, 4)
@@ -515,6 +523,90 @@ MARKS = {
         c.folder / "a", insecure_no_passphrase=True
     ),
 }
+
+
+COURT = {
+    "identity, wrong passphrase": lambda c: Identity.load(c.identity(), PASSPHRASE + "!"),
+    "identity, no passphrase": lambda c: Identity.load(c.identity()),
+    "identity over a file": lambda c: Identity("a", Secret(NEEDLE)).save(existing(c), PASSPHRASE),
+    "identity of no name": lambda c: Identity("", Secret(NEEDLE)),
+    "claim, other data": lambda c: Claim.make(sound(c), TINY, SELF, c.graphs.take(np.arange(30))),
+    "claim, other token": lambda c: Claim.make(
+        sound(c), TINY, SELF, c.graphs, token=Token(NEEDLE[:1] * 32, b"")
+    ),
+    "claim, no authority": lambda c: c.claim().dated("http://127.0.0.1:9/", SELF),
+    "opening over a file": lambda c: c.open(existing(c)),
+    "opening nowhere": lambda c: c.open(c.folder / "no" / "a"),
+    "opening, no room": lambda c: c.open(c.folder / "a", lacking(os, "fsync", OSError(28, "no room"))),
+    "opening, no cipher": lambda c: c.open(
+        c.folder / "a", lacking(sealing, "ChaCha20Poly1305", MemoryError())
+    ),
+    "opening of another claim": lambda c: c.open(
+        c.folder / "a", mark=Watermark.draw(Secret(bytes(32)), c.graphs, m=8)
+    ),
+    "opening for another judge": lambda c: load_opening(c.opened(), Identity("b", Secret(bytes(32)))),
+    "opening, truncated": lambda c: load_opening(c.file(c.opened().read_bytes()[:-9]), SELF),
+    "opening, flipped": lambda c: load_opening(c.file(flipped(c.opened(), -9)), SELF),
+    "opening, undecodable": lambda c: (
+        c.opened(),
+        lacking(opening.encoding, "decode", KeyError(1))(c),
+        load_opening(c.folder / "opened", SELF),
+    ),
+    "opening of no secret": lambda c: (
+        c.opened(),
+        lacking(opening, "Secret", ValueError("no"))(c),
+        load_opening(c.folder / "opened", SELF),
+    ),
+    "regeneration from other data": lambda c: regenerate(
+        Secret(NEEDLE), Reference.of(c.graphs.take(np.arange(30))), sound(c).context, None
+    ),
+    "leaves, interrupted": lambda c: (
+        lacking(leaves.merkle, "hash_leaf", KeyboardInterrupt())(c),
+        leaves.Leaves(sound(c), bytes(32)),
+    ),
+    "commitment, interrupted": lambda c: (
+        lacking(commitment.encoding, "digest", KeyboardInterrupt())(c),
+        commitment.commit_secret(Secret(NEEDLE), bytes(32)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COURT)
+def test_court(court_case, name):
+    error = check(COURT[name], court_case)
+    assert isinstance(error, InvgnnError | MemoryError | KeyboardInterrupt)
+
+
+SELF = Identity("Acme", Secret(NEEDLE))
+TINY = torch.nn.Linear(2, 2)
+
+
+class CourtCase(Case):
+    """What the operations of a court start from."""
+
+    def identity(self):
+        SELF.save(self.folder / "identity", PASSPHRASE, _kdf=QUICK)
+        return self.folder / "identity"
+
+    def claim(self):
+        return Claim.make(Watermark.load(self.mark()), TINY, SELF, self.graphs)
+
+    def open(self, path, after=None, mark=None):
+        held, made = mark or Watermark.load(self.mark()), self.claim()
+        if after is not None:
+            after(self)
+        opening.open_fully(path, made, held, SELF, SELF.public(), "case")
+
+    def opened(self):
+        self.open(self.folder / "opened")
+        return self.folder / "opened"
+
+
+@pytest.fixture
+def court_case(tmp_path, monkeypatch, stored, rings):
+    made = CourtCase(tmp_path, *stored, monkeypatch)
+    made.graphs = rings.take(np.arange(40))
+    return made
 
 
 def sound(case, after=None):
