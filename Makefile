@@ -25,7 +25,16 @@ $(VENV)/.browser: | $(VENV)/.done
 	has || echo "no chromium: browser tests will be skipped; to run them: apt-get install chromium"
 	@touch $@
 
-venv: $(VENV)/.done $(VENV)/.browser  ## create .venv with the invgnn command
+# openssl runs the time-stamping authority of the tests and of examples/court.py.
+OPENSSL := $(APT) install -y --no-install-recommends openssl
+$(VENV)/.openssl: | $(VENV)/.done
+	@has() { command -v openssl; } >/dev/null 2>&1; \
+	root() { test "$$(id -u)" = 0 && command -v apt-get; }; \
+	has || { root && { $(OPENSSL) || { $(APT) update && $(OPENSSL); }; }; } </dev/null >/dev/null 2>&1; \
+	has || echo "no openssl: tests of timestamps will fail; to run them: apt-get install openssl"
+	@touch $@
+
+venv: $(VENV)/.done $(VENV)/.browser $(VENV)/.openssl  ## create .venv with the invgnn command
 
 demo: venv  ## run the full watermark lifecycle on a synthetic task (two minutes)
 	$(BIN)/invgnn demo --overwrite
@@ -96,7 +105,7 @@ bench-scaling: venv  ## cost of each part as it grows, and two workers against o
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 # Studies: one-off measurements behind a design choice. Resumable as well.
-.PHONY: evidence recipe eigenvalue forgers channel stealth owners
+.PHONY: evidence recipe eigenvalue forgers channel stealth owners collusion
 
 evidence: venv  ## the paper's own scheme, and evidence in unmarked models
 	$(BIN)/python studies/evidence.py --into docs/results/paper-scheme.md
@@ -115,6 +124,9 @@ channel: venv  ## what the score channel leaves after edits and distillation (an
 
 stealth: venv  ## can carriers be told from ordinary questions? (minutes)
 	$(BIN)/python studies/stealth.py --into docs/results/stealth.md
+
+collusion: venv  ## whom tracing names if licensees average their copies (ten minutes)
+	$(BIN)/python studies/collusion.py --into docs/results/collusion.md
 
 owners: venv  ## do marks of one owner show in models of another?
 	$(BIN)/python studies/owners.py

@@ -1,0 +1,103 @@
+"""Measure whom tracing names if licensees average their copies.
+
+    make collusion
+
+Licensees get copies of one model, trained from the same start in the same order, each with a mark of its
+own. Two or three of them average their weights. The average is traced among the marks of all licensees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from invgnn.bench.markdown import table
+from invgnn.bench.script import run_benchmark
+from invgnn.storage.tables import read_rows
+
+PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "collusion.csv"
+SETTINGS = ("BA-2motif/GIN", "MUTAG/GIN", "Cora/GCN")
+SEEDS = (41, 42, 43, 44, 45)
+COPIES, LICENSEES = 3, 100
+
+
+def grid() -> Iterator[dict[str, Any]]:
+    """Yield one group of colluders per trial."""
+    for seed in SEEDS:
+        for setting in SETTINGS:
+            yield {"setting": setting, "seed": seed}
+
+
+def trial(setting: str, seed: int) -> list[dict[str, Any]]:
+    """Train three copies, average one, two and three of them, and trace each average."""
+    import copy
+
+    from invgnn.attacks.removal import Collude
+    from invgnn.court.tracing import named, trace_suspect
+    from invgnn.secret import Secret, public_stream
+    from invgnn.training.batching import accuracy
+    from invgnn.training.tasks import load_task, new_model, parse_setting
+    from invgnn.training.trainer import train
+    from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.reference import Reference
+
+    name, backbone = parse_setting(setting)
+    task = load_task(name, seed)
+    reference = Reference.of(task.data)
+
+    def draw(licensee: int) -> Watermark:
+        secret = Secret(public_stream("licensee", setting, seed, licensee).bytes(32))
+        return Watermark.draw(secret, reference)
+
+    marks = {str(licensee): draw(licensee) for licensee in range(LICENSEES)}
+    copies = []
+    for licensee in range(COPIES):
+        model = new_model(task, backbone, seed)
+        train(model, task, marks[str(licensee)], seed=seed)
+        copies.append(model)
+    rows = []
+    for count in range(1, COPIES + 1):
+        model = copy.deepcopy(copies[0])
+        average = Collude(*copies[1:count])(model, task) if count > 1 else model
+        found = named(trace_suspect("average", average, marks))["average"]
+        guilty = [one for one in found if int(one) < count]
+        rows.append(
+            {
+                "setting": setting,
+                "seed": seed,
+                "copies": count,
+                "named": len(guilty),
+                "innocent": len(found) - len(guilty),
+                "test_accuracy": round(accuracy(average, task, task.test), 4),
+            }
+        )
+    return rows
+
+
+def summary() -> str:
+    """Return how often nobody, at least one and all of the colluders are named, by setting."""
+    rows, lines = read_rows(PATH), []
+    for setting in SETTINGS:
+        for count in range(1, COPIES + 1):
+            held = [r for r in rows if (r["setting"], int(r["copies"])) == (setting, count)]
+            if not held:
+                continue
+            found = [int(row["named"]) for row in held]
+            mean = sum(float(row["test_accuracy"]) for row in held) / len(held)
+            lines.append(
+                [
+                    setting,
+                    str(count),
+                    f"{sum(n > 0 for n in found)} of {len(held)}",
+                    f"{sum(n == count for n in found)} of {len(held)}",
+                    str(sum(int(row["innocent"]) for row in held)),
+                    f"{100 * mean:.1f} %",
+                ]
+            )
+    head = ["setting", "copies averaged", "at least one named", "all named", "innocent named", "accuracy"]
+    return table(head, lines)
+
+
+if __name__ == "__main__":
+    run_benchmark(__doc__, PATH, trial, grid(), summary)
