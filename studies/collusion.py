@@ -2,13 +2,15 @@
 
     make collusion
 
-Licensees get copies of one model, trained from the same start in the same order, each with a mark of its
-own. Two or three of them average their weights. The average is traced among the marks of all licensees.
+Licensees get copies of one model, each with a mark of its own: embedded while the copy is trained, from the
+same start and in the same order, or embedded into copies of one trained model. Two or three of them average
+their weights. The average is traced among the marks of all licensees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +20,20 @@ from invgnn.storage.tables import read_rows
 
 PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "collusion.csv"
 SETTINGS = ("BA-2motif/GIN", "MUTAG/GIN", "Cora/GCN")
-SEEDS = (41, 42, 43, 44, 45)
+SEEDS = (41, 42, 43)
+KINDS = ("while training", "into a trained model")
 COPIES, LICENSEES = 3, 100
 
 
 def grid() -> Iterator[dict[str, Any]]:
     """Yield one group of colluders per trial."""
     for seed in SEEDS:
-        for setting in SETTINGS:
-            yield {"setting": setting, "seed": seed}
+        for marked in reversed(KINDS):
+            for setting in SETTINGS:
+                yield {"setting": setting, "marked": marked, "seed": seed}
 
 
-def trial(setting: str, seed: int) -> list[dict[str, Any]]:
+def trial(setting: str, marked: str, seed: int) -> list[dict[str, Any]]:
     """Train three copies, average one, two and three of them, and trace each average."""
     import copy
 
@@ -51,11 +55,14 @@ def trial(setting: str, seed: int) -> list[dict[str, Any]]:
         return Watermark.draw(secret, reference)
 
     marks = {str(licensee): draw(licensee) for licensee in range(LICENSEES)}
-    copies = []
-    for licensee in range(COPIES):
-        model = new_model(task, backbone, seed)
-        train(model, task, marks[str(licensee)], seed=seed)
-        copies.append(model)
+    start = new_model(task, backbone, seed)
+    how: dict[str, Any] = {"seed": seed}
+    if marked == KINDS[1]:
+        train(start, task, seed=seed)
+        how |= {"epochs": 25, "lr": 2e-3, "trained": True}
+    copies = [copy.deepcopy(start) for _ in range(COPIES)]
+    for licensee, model in enumerate(copies):
+        train(model, task, marks[str(licensee)], **how)
     rows = []
     for count in range(1, COPIES + 1):
         model = copy.deepcopy(copies[0])
@@ -65,6 +72,7 @@ def trial(setting: str, seed: int) -> list[dict[str, Any]]:
         rows.append(
             {
                 "setting": setting,
+                "marked": marked,
                 "seed": seed,
                 "copies": count,
                 "named": len(guilty),
@@ -78,15 +86,15 @@ def trial(setting: str, seed: int) -> list[dict[str, Any]]:
 def summary() -> str:
     """Return how often nobody, at least one and all of the colluders are named, by setting."""
     rows, lines = read_rows(PATH), []
-    for setting in SETTINGS:
-        for count in range(1, COPIES + 1):
-            held = [r for r in rows if (r["setting"], int(r["copies"])) == (setting, count)]
-            if not held:
-                continue
+    for marked, setting, count in product(KINDS, SETTINGS, range(1, COPIES + 1)):
+        kind = (setting, marked, str(count))
+        held = [r for r in rows if (r["setting"], r["marked"], r["copies"]) == kind]
+        if held:
             found = [int(row["named"]) for row in held]
             mean = sum(float(row["test_accuracy"]) for row in held) / len(held)
             lines.append(
                 [
+                    marked,
                     setting,
                     str(count),
                     f"{sum(n > 0 for n in found)} of {len(held)}",
@@ -95,8 +103,8 @@ def summary() -> str:
                     f"{100 * mean:.1f} %",
                 ]
             )
-    head = ["setting", "copies averaged", "at least one named", "all named", "innocent named", "accuracy"]
-    return table(head, lines)
+    head = ["marked", "setting", "copies", "at least one named", "all named", "innocent named", "accuracy"]
+    return table(head, lines, text=2)
 
 
 if __name__ == "__main__":

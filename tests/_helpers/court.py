@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
+import numpy as np
+import torch
+
+from _helpers.drawn import Lcg
 from invgnn.court.claim import Claim
 from invgnn.court.documents import Document
+from invgnn.court.identity import Identity
+from invgnn.graphs.disjoint_union import Graphs
+from invgnn.nn.backbones import GCN
 from invgnn.secret import Secret
 from invgnn.watermark.mark import Watermark
 
@@ -22,3 +30,29 @@ def resigned(claim, owner, change):
     payload = copy.deepcopy(claim.payload)
     change(payload)
     return Claim(Document.sign("claim", payload, owner))
+
+
+def golden_people():
+    """The owner and the judge of the golden files."""
+    return Identity("Acme", Secret(bytes([1]) * 32)), Identity("Court", Secret(bytes([2]) * 32))
+
+
+def golden_rings():
+    """Forty rings of 9 to 16 nodes with chords and three one-hot colours, from Knuth's generator."""
+    draws, items = Lcg(11), []
+    for size in (9 + draws.below(np.full(80, 8))).tolist()[:40]:
+        ring = [(v, (v + 1) % size) for v in range(size)]
+        chords = draws.below(np.full(2 * (size // 3), size)).reshape(-1, 2).tolist()
+        x = np.eye(3, dtype=np.float32)[draws.below(np.full(size, 3))]
+        both = np.array(ring + chords + [(v, u) for u, v in ring + chords]).T
+        items.append(SimpleNamespace(edge_index=both, num_nodes=size, x=x))
+    return Graphs.from_data(items)
+
+
+def constant():
+    """A model whose scores depend on the graph and never change."""
+    model = GCN(3, 4, 2, 2)
+    with torch.no_grad():
+        for number, weight in enumerate(model.parameters()):
+            weight.copy_(torch.linspace(-1, 1 + number, weight.numel()).view_as(weight))
+    return model.eval()

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from invgnn.court.bound import Token
+from invgnn.court.challenge import Challenge
 from invgnn.court.claim import Claim
 from invgnn.court.documents import KINDS, Document, media_type, parse_document, schema, validate
 from invgnn.court.identity import Identity, load_public
@@ -32,7 +34,13 @@ def files(house, people, decide, tmp_path_factory):
     people.judge.public().save(folder / "identity")
     Revocation.make(people.owner, "superseded", claim=house.claim).save(folder / "revocation")
     open_fully(folder / "opening", house.claim, house.mark, people.owner, people.judge.public(), "case 7")
+    Challenge.draw(house.claim, people.judge, "case 7", 9).save(folder / "challenge")
+    house.token.save(folder / "token")
+    people.owner.save(folder / "key", None, insecure_no_passphrase=True)
     opens = {
+        "challenge": Challenge.load,
+        "token": Token.load,
+        "key": Identity.load,
         "claim": Claim.load,
         "judgement": Judgement.load,
         "identity": load_public,
@@ -42,7 +50,7 @@ def files(house, people, decide, tmp_path_factory):
     return {name: ((folder / name).read_bytes(), read) for name, read in opens.items()}
 
 
-FILES = ("claim", "judgement", "identity", "revocation", "opening")
+FILES = ("claim", "judgement", "identity", "revocation", "opening", "challenge", "token", "key")
 
 
 @pytest.mark.parametrize("name", FILES)
