@@ -902,6 +902,17 @@ def test_a_judge_settles_a_mark_embedded_later_for_the_owner(court, strong, stol
         assert (lost.status, lost.codes[0]) == ("inconclusive", "not settled"), str(lost)
 
 
+def test_a_rival_with_a_failed_check_does_not_stand(court, strong, stolen):
+    claim, decide = court
+    owner, thief = claim("owner", strong.mark, strong.model), claim("thief", stolen.mark, stolen.accused)
+    late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}
+    other = replace(thief, opened=replace(thief.opened, case="another"))
+    found = decide(owner, stolen.accused, other, **late)
+    assert (found.status, found.codes[1]) == ("owned", "does not stand")
+    odd = replace(thief, original=nn.Linear(2, 2))  # neither the committed model nor one that can be read
+    assert decide(owner, stolen.accused, odd, **late).codes[1] == "does not stand"
+
+
 def test_an_honest_older_original_leaves_rivals_unsettled(court, strong, stolen, coloured):
     claim, decide = court
     own = new_model(coloured, "GIN", 9, hidden_channels=32)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from _helpers.court import resigned
 from invgnn.court.bound import Token
 from invgnn.court.challenge import Challenge
 from invgnn.court.claim import Claim
@@ -170,6 +171,28 @@ def test_schemas_are_published_and_closed(kind):
     assert json.loads((DOCS / f"{kind}.v1.schema.json").read_text()) == found
     with pytest.raises(ParameterError):
         validate(kind, {})
+
+
+def test_a_float_is_no_integer(house, people):
+    """A signed claim with 32.0 carriers would fail much later, and in a strange way."""
+    for change in (
+        lambda said: said["rule"].update(prefix=32.0),
+        lambda said: said["tree"].update(leaves=67.0),
+        lambda said: said.update(format=1.0),
+        lambda said: said["context"].update(m=64.0),
+        lambda said: said["context"].update(format=2.0),
+        lambda said: said.update(format=True),
+    ):
+        with pytest.raises(ParameterError):
+            resigned(house.claim, people.owner, change)
+
+
+def test_an_unusable_key_of_a_judge_is_refused(house, people, tmp_path):
+    said = {**people.judge.public().payload, "encryption": "0" * 64}
+    weak = Document.sign("identity", said, people.judge)
+    with pytest.raises(ParameterError, match="X25519"):
+        open_fully(tmp_path / "a", house.claim, house.mark, people.owner, weak, "case 7")
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_kinds():

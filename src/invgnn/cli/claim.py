@@ -49,6 +49,10 @@ def claim(
     label: Annotated[
         str, typer.Option(metavar="TEXT", help="Public remark, such as the number of a licence.")
     ] = "",
+    supersedes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Earlier claim that this one replaces, e.g. after a refresh."),
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(metavar="MOD:FUNC", help="For weights alone: function that returns the model."),
@@ -69,7 +73,7 @@ def claim(
 
     Writes the claim to FILE and prints its digest.
     """
-    check_input(mark, model, key, token)
+    check_input(mark, model, key, token, supersedes)
     check_output(output, overwrite)
     opened = open_passphrase(mark, passphrase_file)
     own = open_passphrase(key, key_passphrase_file or passphrase_file)
@@ -90,6 +94,7 @@ def claim(
         alpha=alpha,
         token=bound,
         label=label,
+        supersedes=None if supersedes is None else Claim.load(supersedes).digest,
     )
     if tsa is not None:
         made = made.dated(tsa, owner)

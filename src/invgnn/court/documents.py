@@ -235,10 +235,12 @@ def schema(kind: str) -> dict[str, Any]:
 def _validator(kind: str) -> Any:
     """Return the validator of a kind of document."""
     try:
-        from jsonschema import Draft202012Validator
+        from jsonschema import Draft202012Validator, validators
     except ImportError:
         raise ParameterError("documents need jsonschema", "pip install 'invgnn[court]'") from None
-    return Draft202012Validator(schema(kind))
+    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    strict = validators.extend(Draft202012Validator, type_checker=whole)  # 1.0 is no integer here
+    return strict(schema(kind))
 
 
 def _parsed(data: bytes, name: str) -> Any:

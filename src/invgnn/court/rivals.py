@@ -18,7 +18,7 @@ from invgnn.court.claim import Claim
 from invgnn.court.exhibits import Exhibits
 from invgnn.court.opening import Opened
 from invgnn.court.standing import Standing
-from invgnn.errors import InvgnnError
+from invgnn.errors import InvgnnError, SuspectError
 from invgnn.readout.query import Suspect
 from invgnn.stats import laws
 from invgnn.watermark.mark import Watermark
@@ -177,7 +177,10 @@ def _bits(standing: Standing, model: Any, exhibits: Exhibits) -> float:
     if mark is None:
         return 0.0
     channel = None if mark.score_channel is None else mark.channel(exhibits.data)
-    found = examine(mark, model, channel=channel, forward=exhibits.forward)
+    try:
+        found = examine(mark, model, channel=channel, forward=exhibits.forward)
+    except SuspectError:  # a model that cannot be read shows no mark
+        return 0.0
     return laws.evidence_bits(found.log_p, READINGS)
 
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from invgnn.concealed import conceal
-from invgnn.errors import FileError
+from invgnn.errors import FileError, ParameterError
 from invgnn.storage import encoding
 
 _NONCE = bytes(12)
@@ -27,10 +27,18 @@ def seal_to(reader: str, data: bytes, label: bytes) -> tuple[str, bytes]:
 
     Returns:
         The public key of this message, in hex, and the ciphertext.
+
+    Raises:
+        ParameterError: If the reader's key is unusable.
     """
     data, once = conceal(data), X25519PrivateKey.generate()
     own = once.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
-    shared = conceal(once.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(reader))))
+    try:
+        shared = conceal(once.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(reader))))
+    except ValueError:
+        raise ParameterError(
+            "the reader's encryption key is not a usable X25519 key", "ask for another public identity"
+        ) from None
     return own, ChaCha20Poly1305(_key(shared, own, reader)).encrypt(_NONCE, data, label)
 
 

@@ -68,9 +68,10 @@ class Standing:
 
     @property
     def detected(self) -> bool:
-        """Whether the mark was fully opened and is detected in the suspect at the claim's level."""
+        """Whether every fatal check passed and the mark, fully opened, is significant in the suspect."""
+        sound = all(check.passed for check in self.checks if check.fatal)
         found = self.mark is not None and self.verdict is not None and self.status != "not shown"
-        return found and self.bits >= -math.log2(self.alpha)
+        return sound and found and self.bits >= -math.log2(self.alpha)
 
     @property
     def bits(self) -> float:
