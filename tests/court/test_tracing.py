@@ -126,7 +126,7 @@ def test_pages_and_tables():
     assert "50 marks, 2 suspects" in text
     assert len(as_csv(rows).splitlines()) == 101
     page = render_traces(rows, 1e-6)
-    assert "The 12 of 50 marks" in page
+    assert "The 40 of 50 marks" in page
     assert "do not publish" in page
     hostile = [Trace("<script>", "=1+1", False, 0.0, 0.0, 0, 8, "", "x")]
     assert "<script>" not in render_traces(hostile, 1e-6)

@@ -81,7 +81,9 @@ class Judgement:
         lines = [f"{self.status.upper()}{bits}{p}"]
         lines.append(f"  claim      of {said['claim']['owner']}, {said['claim']['digest'][:16]}")
         lines.append(f"  case       {said['case']}, judged by {said['judge']['name']}")
-        lines += [f"  because    {one['says']}" for one in said["reasons"]]
+        settled = {one["outcome"] for one in said["rivals"]}  # shown below, unless it decides
+        shown = [one for i, one in enumerate(said["reasons"]) if i == 0 or one["code"] not in settled]
+        lines += [f"  because    {one['says']}" for one in shown]
         if self.status == "owned":
             held = [one for one in said["grounds"] if one["holds"]]
             lines += [f"  rests on   {one['ground']}: {one['says']}" for one in held]

@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from invgnn.audit.provenance import trace
+from invgnn.audit.verdict import Verdict, floor_bits
 from invgnn.audit.verify import open_suspect, verify
 from invgnn.court.claim import Claim
 from invgnn.court.commitment import commit_mark, commit_secret, digest_labels, same
@@ -269,7 +270,7 @@ def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits
     verified = [one for one in verdict.controls if one.get("evidence_bits", 0.0) >= level]
     checks = [*checks, _controls(len(verdict.controls), len(verified))]
     code = _reason(verdict.status, bool(verified), verdict.evidence_bits >= level)
-    says = _ungrounded(about["grounds"]) if code == "grinding" else verdict.reasons[0]
+    says = _words(code, verdict, about["grounds"])
     return Standing(
         **about,
         checks=tuple(checks),
@@ -279,6 +280,16 @@ def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits
         verdict=json.loads(json.dumps(verdict.to_json(private=False))),
         decoys=_decoys(said, bits),
     )
+
+
+def _words(code: str, verdict: Verdict, grounds: tuple[Ground, ...]) -> str:
+    """Return the decisive reason in words."""
+    if code == "grinding":
+        return _ungrounded(grounds)
+    if code != "evidence":
+        return verdict.reasons[0]
+    held = [one.ground for one in grounds if one.available and verdict.evidence_bits >= one.needed]
+    return f"{floor_bits(verdict.evidence_bits)} bits of evidence are enough: {'; '.join(held)}"
 
 
 def _ungrounded(grounds: tuple[Ground, ...]) -> str:

@@ -11,7 +11,7 @@ from invgnn.audit.verdict import ceil_p, floor_bits
 from invgnn.court.page import TEMPLATES
 from invgnn.court.tracing import Trace, fewest_bits, named
 
-MOST_COLUMNS = 12
+MOST_MARKS = 40
 """Largest number of marks in the matrix of a page; all others are in the CSV table."""
 MOST_NAMED = 20
 """Largest number of named marks per suspect in the text."""
@@ -57,7 +57,7 @@ def render_traces(rows: Sequence[Trace], alpha: float) -> str:
     """Return the traces as one self-contained HTML page."""
     marks = {row.mark for row in rows}
     best = {mark: max(row.evidence_bits for row in rows if row.mark == mark) for mark in marks}
-    shown = sorted(marks, key=lambda mark: (-best[mark], mark))[:MOST_COLUMNS]
+    shown = sorted(marks, key=lambda mark: (-best[mark], mark))[:MOST_MARKS]
     cells = {(row.suspect, row.mark): row for row in rows if row.mark in shown}
     found = named(rows)
     page = environment(TEMPLATES).get_template("trace.html.j2")
