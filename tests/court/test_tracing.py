@@ -100,6 +100,7 @@ def test_what_cannot_be_traced(solid):
         trace_suspect("a", lambda batch: 1 / 0, {"x": solid.mark})
 
 
+@pytest.mark.slow
 def test_averaged_copies_name_only_those_who_took_part(licensees, motifs):
     marks = {f"colluder {i}": draw(motifs, 50 + i) for i in range(2)}
     copies = [new_model(motifs, "GIN", 0, hidden_channels=16) for _ in marks]

@@ -17,10 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from invgnn.cli import VERBS, app
+from invgnn.court.identity import Identity
 from invgnn.court.local_authority import LocalAuthority
 from invgnn.nn.model_file import load_model, save_model
 from invgnn.secret import Secret
 from invgnn.storage import container
+from invgnn.storage.encryption import Kdf
 from invgnn.training import tasks
 from invgnn.watermark.mark import Watermark
 
@@ -60,6 +62,8 @@ def shell(motifs, tmp_path_factory):
     small = tasks.new_model
     with pytest.MonkeyPatch.context() as patch, LocalAuthority(folder / "tsa") as tsa:
         patch.setenv("INVGNN_PASSPHRASE", PASSPHRASE)
+        for write in (container.write, Identity.save, Secret.save):  # a guess costs less, in tests only
+            patch.setitem(write.__kwdefaults__, "_kdf", Kdf(64, 1, 1))
         patch.setattr(tasks, "load_task", lambda name, seed=41: motifs)
         patch.setattr(
             tasks, "new_model", lambda task, name, seed=0, **k: small(task, name, seed, hidden_channels=32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +54,14 @@ def claim(
         Path | None,
         typer.Option(metavar="FILE", help="Earlier claim that this one replaces, e.g. after a refresh."),
     ] = None,
+    statement: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write an in-toto statement about the model file that contains the claim, for other "
+            "attestation tools.",
+        ),
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(metavar="MOD:FUNC", help="For weights alone: function that returns the model."),
@@ -74,7 +83,9 @@ def claim(
     Writes the claim to FILE and prints its digest.
     """
     check_input(mark, model, key, token, supersedes)
-    check_output(output, overwrite)
+    for path in (output, statement):
+        if path is not None:
+            check_output(path, overwrite)
     opened = open_passphrase(mark, passphrase_file)
     own = open_passphrase(key, key_passphrase_file or passphrase_file)
 
@@ -101,6 +112,11 @@ def claim(
     else:
         note("no --tsa: without a timestamp, nothing shows that the claim is older than a suspect")
     made.save(output, overwrite=overwrite)
+    if statement is not None:
+        from invgnn.court.statement import as_statement
+        from invgnn.storage.atomic import write_text
+
+        write_text(statement, json.dumps(as_statement(made, [model]), indent=1), overwrite=overwrite)
     record = {
         "claim": str(output),
         "digest": made.digest,
