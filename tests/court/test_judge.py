@@ -21,8 +21,11 @@ from invgnn.court.judgement import Judgement
 from invgnn.court.local_authority import LocalAuthority
 from invgnn.court.opening import load_opening, open_fully
 from invgnn.court.timestamp import Stamp, load_roots
+from invgnn.court.tracing import trace_suspect
 from invgnn.errors import FileError, ParameterError
 from invgnn.secret import Secret
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.reference import Reference
 
 
 def check(judgement, name):
@@ -116,6 +119,24 @@ def test_the_judge_and_not_the_claimant_sets_the_level(decide, house, people, op
     assert found.payload["verdict"]["alpha"] == 1e-6
     strict = Claim.make(house.mark, house.model, people.owner, house.data, alpha=1e-12, token=house.token)
     assert decide(claim=strict, opening=opened(strict)).payload["verdict"]["alpha"] == 1e-12
+
+
+def test_a_search_by_all_the_rules_gains_what_it_costs(
+    decide, house, motifs, people, opened, authority, tomorrow
+):
+    """The best of a hundred secrets on an innocent model: seven bits, and a claim that is in order."""
+    reference = Reference.of(motifs.data)
+    tried = {str(i): Watermark.draw(Secret(bytes([i, 77] * 16)), reference, m=64) for i in range(100)}
+    best = min(trace_suspect("innocent", house.other, tried), key=lambda row: row.log10_p)
+    assert 3 < -best.log10_p / math.log10(2) < 20
+    claim = Claim.make(tried[best.mark], house.other, people.thief, motifs.data)
+    claim = claim.dated(authority.url, people.thief)
+    opening = opened(claim, tried[best.mark], people.thief)
+    found = decide(house.other, claim, opening, suspect_since=tomorrow, claims=1)
+    assert (found.status, found.codes) == ("not shown", ["chance"])
+    assert all(one["passed"] for one in found.payload["checks"] if one["fatal"])  # it is no forged claim
+    lax = decide(house.other, claim, opening, suspect_since=tomorrow, claims=100, alpha=0.01)
+    assert lax.status != "owned"  # the number of claims is paid for
 
 
 # --- what a claimant might still choose -----------------------------------------------------------
