@@ -125,7 +125,7 @@ channel: venv  ## what the score channel leaves after edits and distillation (an
 stealth: venv  ## can carriers be told from ordinary questions? (minutes)
 	$(BIN)/python studies/stealth.py --into docs/results/stealth.md
 
-collusion: venv  ## whom tracing names if licensees average their copies (ten minutes)
+collusion: venv  ## whom tracing names if licensees average their copies (half an hour)
 	$(BIN)/python studies/collusion.py --into docs/results/collusion.md
 
 owners: venv  ## do marks of one owner show in models of another?
