@@ -37,10 +37,14 @@ class Sufficient(NamedTuple):
         reason: What is known, as the reason of a verdict.
     """
 
-    bits: float = GRINDING_BITS
-    reason: str = (
-        f"at least {GRINDING_BITS} bits of evidence, more than a search for a fitting secret could reach"
-    )
+    bits: float
+    reason: str
+
+
+def beyond_search() -> Sufficient:
+    """Return the evidence that is enough whatever the age of the secret."""
+    beyond = "more than a search for a fitting secret could reach"
+    return Sufficient(GRINDING_BITS, f"at least {GRINDING_BITS} bits of evidence, {beyond}")
 
 
 def verify(
@@ -113,7 +117,7 @@ def verify(
     law, log_p, tau, level = _law(mark, found, tests, alpha)
     paid = suspects * found.tests
     between = between.checked(_between(suspect, forward or mark.forward, code_from, rebuilt))
-    status, reasons = _decide(found, mark, log_p, alpha, suspects, tests, sufficient or Sufficient())
+    status, reasons = _decide(found, mark, log_p, alpha, suspects, tests, sufficient or beyond_search())
     if status == "owned" and between.blocked:
         status, reasons = "inconclusive", [between.blocked, *reasons]
     evidence, answers = level.evidence or found.evidence, level.answers
@@ -347,7 +351,7 @@ def _decide(
     if log_p > limit:
         return "not shown", ["an unrelated model could give these answers by chance"]
     more = [hidden] if hidden else []
-    for enough in (Sufficient(), sufficient):
+    for enough in (beyond_search(), sufficient):
         if laws.evidence_bits(log_p, suspects) >= enough.bits:
             return "owned", [enough.reason, *more]
     looks = 2 if mark.context["statistic"] == "combined" else 1

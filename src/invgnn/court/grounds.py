@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from invgnn.audit.verify import GRINDING_BITS, Sufficient
+from invgnn.audit.verify import GRINDING_BITS, Sufficient, beyond_search
 from invgnn.court.timestamp import Stamp
 
 CLAIMS = 2**20
@@ -79,7 +79,7 @@ def sufficient(grounds: tuple[Ground, ...]) -> Sufficient:
     """Return the least evidence that is enough on an available ground, and why."""
     least = min((one for one in grounds if one.available), key=lambda one: one.needed)
     if least.ground == "80 bits":
-        return Sufficient()
+        return beyond_search()
     return Sufficient(least.needed, f"{least.ground}: {least.says}")
 
 
