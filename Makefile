@@ -105,13 +105,16 @@ bench-scaling: venv  ## cost of each part as it grows, and two workers against o
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 # Studies: one-off measurements behind a design choice. Resumable as well.
-.PHONY: evidence recipe eigenvalue forgers channel stealth owners collusion
+.PHONY: evidence recipe presentations eigenvalue forgers channel stealth owners collusion
 
 evidence: venv  ## the paper's own scheme, and evidence in unmarked models
 	$(BIN)/python studies/evidence.py --into docs/results/paper-scheme.md
 
 recipe: venv  ## one setting of the embedding changed at a time, on validation data (an hour)
 	$(BIN)/python studies/recipe.py --into docs/results/appendix/embedding-study.md
+
+presentations: venv  ## how many presentations, steps and learning rates a mark needs, on validation data (an hour)
+	$(BIN)/python studies/presentations.py --into docs/results/appendix/presentations.md
 
 eigenvalue: venv  ## what one eigenvalue costs at n = 32
 	OMP_NUM_THREADS=1 $(BIN)/python studies/eigenvalue.py

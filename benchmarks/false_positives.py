@@ -174,7 +174,7 @@ def train_suspect(task: Any, setting: str, seed: int, kind: str, reference: Any)
 
     model = new_model(task, parse_setting(setting)[1], seed)
     foreign = Secret(public_stream("somebody else", setting, seed).bytes(32))
-    mark, recipe = None, Recipe(after_task=False, weight_scale=None)
+    mark, recipe = None, Recipe(after_task=0, weight_scale=None)
     if kind == "marked by another":
         mark = Watermark.draw(foreign, reference, access=("embedding", "logits"), recipe=recipe)
     if "head" in kind:

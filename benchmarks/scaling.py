@@ -172,7 +172,7 @@ def training(seed: int) -> list[dict[str, Any]]:
 
     task = motif_task(41, 200)
     secret = Secret(public_stream("scaling", seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, m=64, recipe=Recipe(after_task=False))
+    mark = Watermark.draw(secret, task.data, m=64, recipe=Recipe(after_task=0))
     seen = train(new_model(task, "GIN", seed), task, mark, epochs=EPOCHS, seed=seed)
     return [{"seed": seed, "accuracy": seen.test_acc}]
 

@@ -92,7 +92,7 @@ def _marked(setting: str) -> dict[str, Any]:
         secret = Secret(public_stream(owner, setting, SEED).bytes(32))
         how: dict[str, Any] = {
             "sampler": Sampler(donors=None),
-            "recipe": Recipe(after_task=False, weight_scale=None),
+            "recipe": Recipe(after_task=0, weight_scale=None),
         }
         return Watermark.draw(secret, reference, access=access_levels(setting), **how)
 

@@ -68,7 +68,7 @@ def radius(ax: Axes) -> None:
 
     task = load_task("Cora", 41)
     secret = Secret(public_stream("owner", "Cora/GCN", 41).bytes(32))
-    recipe = Recipe(after_task=False, weight_scale=None)
+    recipe = Recipe(after_task=0, weight_scale=None)
     mark = Watermark.draw(secret, task.data, sampler=Sampler(donors=None), recipe=recipe)
     model = new_model(task, "GCN", 41)
     train(model, task, mark, seed=41)

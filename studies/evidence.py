@@ -51,9 +51,7 @@ def trial(setting: str, seed: int, scheme: str) -> list[dict[str, Any]]:
     plain = scheme.startswith("paper")
     kind: dict[str, Any] = {"key": "plain", "access": "perception"} if plain else {"access": "embedding"}
     beta = float(scheme.split()[-1]) if plain else 1.0
-    recipe = Recipe(
-        beta=beta, gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
-    )
+    recipe = Recipe(beta=beta, gradient_projection=False, warmup_steps=0, after_task=0, weight_scale=None)
     owner, stranger = (
         Watermark.draw(
             Secret(stream.bytes(32)), reference, recipe=recipe, sampler=Sampler(donors=None), **kind

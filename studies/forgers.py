@@ -81,7 +81,7 @@ def accused(setting: str, seed: int, kind: str) -> tuple[Any, Any]:
         with seeded(seed):
             attach_head(model, 64)
         secret = Secret(public_stream("somebody else", setting, seed).bytes(32))
-        recipe = Recipe(gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None)
+        recipe = Recipe(gradient_projection=False, warmup_steps=0, after_task=0, weight_scale=None)
         how: dict[str, Any] = {"key": "plain", "access": "perception", "sampler": KEPT}
         mark = Watermark.draw(secret, task.data, recipe=recipe, **how)
     train(model, task, mark, seed=seed, epochs=EPOCHS)

@@ -59,7 +59,7 @@ def trial(key: Any, model: int | str) -> list[dict[str, Any]]:
     def draw(owner: int) -> Watermark:
         secret = Secret(public_stream(f"owner {owner}", SETTING, SEED).bytes(32))
         recipe = Recipe(
-            beta=BETA, gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
+            beta=BETA, gradient_projection=False, warmup_steps=0, after_task=0, weight_scale=None
         )
         how: dict[str, Any] = {"access": "perception", "sampler": Sampler(donors=None)}
         return Watermark.draw(secret, reference, m=M, key=key, recipe=recipe, **how)

@@ -38,11 +38,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mean squared error": {"loss": "mse"},
     "beta 0.25": {"beta": 0.25},
     "beta 4": {"beta": 4.0},
-    "a quarter of the carriers per step": {"ratio": {"node": 0.25, "graph": 1 / 3}},
     "m = 256": {"m": 256},
     "m = 512": {"m": 512},
 }
 RETIRED = (
+    "a quarter of the carriers per step",
     *("margin 2", "margin 4", "4 extra steps on the mark"),
     *("weight noise 0.3", "weight noise 1", "3 simulated steps"),
 )
@@ -79,11 +79,9 @@ def trial(setting: str, variant: str) -> list[dict[str, Any]]:
     losses.NAT_SHARE, embedding_loss.SCORE_WEIGHT = scores(variant, task.level)
     changes = dict(VARIANTS.get(variant, {}))
     m = changes.pop("m", 128)
-    if "ratio" in changes:
-        changes["ratio"] = changes["ratio"][task.level]
     secret = Secret(public_stream("recipe study", setting).bytes(32))
     kept = Sampler(donors=None)
-    recipe = Recipe(after_task=False, weight_scale=None, **changes)
+    recipe = Recipe(after_task=0, weight_scale=None, **{"gradient_projection": True, **changes})
     mark = Watermark.draw(secret, task.data, m=m, recipe=recipe, sampler=kept)
     model = new_model(task, backbone, SEED)
     start = time.perf_counter()

@@ -16,7 +16,7 @@ from pathlib import Path
 from invgnn.bench.measurements import Measurement, describe_machine, read_measurements, write_measurements
 from invgnn.bench.script import benchmark_parser, publish
 
-from .page import FIGURES, PATH, RETIRED, draw_figures, summary
+from .page import FIGURES, PATH, draw_figures, summary
 
 
 def parts() -> dict[str, Callable[[], Iterator[Measurement]]]:
@@ -26,14 +26,15 @@ def parts() -> dict[str, Callable[[], Iterator[Measurement]]]:
     return {
         "carriers": drawing.carriers,
         "connectivity": drawing.connectivity,
-        "mixing": embedding.mixing,
+        "training": embedding.training,
+        "large": embedding.large,
+        "own loops": embedding.own_loops,
         "loop": embedding.loop,
         "audit": auditing.audit,
         "exact p": auditing.exact_p,
         "pooled null": auditing.pooled,
         "nodes": growing.nodes,
         "start": starting.start,
-        "settings": embedding.settings,
         "growth": growing.growth,
     }
 
@@ -44,15 +45,14 @@ def measure(names: list[str], path: Path = PATH) -> None:
 
     torch.set_num_threads(1)
     known, kept = parts(), read_measurements(path)
-    have = {one.row for one in kept if one.what not in RETIRED}
+    have = {one.row for one in kept}
     wanted = names or [name for name in known if name not in have] or list(known)
     if wanted == list(known) or "machine" not in have:
-        kept = [describe_machine(), *(one for one in kept if one.what in RETIRED)]
+        kept = [describe_machine()]
     place = {name: number for number, name in enumerate(("machine", *known))}
     for name in wanted:
         began = time.perf_counter()
-        retired = [one for one in kept if one.row == name and one.what in RETIRED]
-        kept = [one for one in kept if one.row != name] + list(known[name]()) + retired
+        kept = [one for one in kept if one.row != name] + list(known[name]())
         kept.sort(key=lambda one: place[one.row])
         write_measurements(kept, path)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)

@@ -1,11 +1,9 @@
-"""Time the embedding of a mark against training alone, and the library's loop against a plain one."""
+"""Time whole trainings with a mark against the same trainings without it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -13,189 +11,158 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
-from invgnn.attacks.edits import FineTune
 from invgnn.bench.clock import race
 from invgnn.bench.measurements import Measurement
-from invgnn.nn.forward import call, to_batch
+from invgnn.bench.released import prepare
 from invgnn.nn.rng import seeded
 from invgnn.secret import Secret, public_stream
-from invgnn.training.batching import Collated, accuracy, batches
-from invgnn.training.tasks import Task, load_task, new_model
-from invgnn.training.trainer import train
+from invgnn.training.tasks import Task, load_task, new_model, parse_setting
+from invgnn.training.trainer import plan_of, train
 from invgnn.watermark.mark import Watermark
-from invgnn.watermark.recipe import Recipe
 
-SEED, BATCH, ALONE = 41, 64, "the same loop without the mark"
-PAPER = {"PROTEINS": "<= 1.15", "NCI1": "<= 1.10"}
-SETTINGS = {
-    "0.08 of a batch": Recipe(ratio=0.08),
-    "0.16 of a batch": Recipe(ratio=0.16),
-    "0.32 of a batch": Recipe(ratio=0.32),
-    "0.16, every fourth step": Recipe(ratio=0.16, every=4),
-    "all in every fourth step": Recipe(every=4),
-    "default": Recipe(),
-    "no gradient projection": Recipe(gradient_projection=False),
+from .growing import molecules
+
+SEED, BATCH, EPOCHS = 41, 64, 100
+ALONE = "the same training without the mark"
+LIMITS = {
+    "NCI1/GIN": "<= 1.15",
+    "NCI1/GraphSAGE": "<= 1.15",
+    "PROTEINS/GIN": "<= 1.2",
+    "PROTEINS/GraphSAGE": "<= 1.2",
+} | {
+    f"{task}/{net}": "<= 1.8" for task in ("Cora", "PubMed", "Photo") for net in ("GCN", "GraphSAGE", "SGC")
 }
-"""Settings of PROTEINS-GIN. By default an epoch of fourteen steps uses every carrier twelve times."""
+GRAPHS = 100_000
+"""Graphs of the large generated data set."""
 
 
-def owner(task: Task, recipe: Recipe) -> Watermark:
-    """Return the mark of a fixed owner, without weight scaling."""
-    secret = Secret(public_stream("speed", "owner").bytes(32))
-    return Watermark.draw(secret, task.data, recipe=replace(recipe, weight_scale=None))
+def training() -> Iterator[Measurement]:
+    """Time `train` with default settings, end to end, on the settings of the paper."""
+    for setting, limit in LIMITS.items():
+        made = prepare(setting, SEED)
+        ours, theirs = (
+            partial(_train, parse_setting(setting)[1], made.task, mark) for mark in (made.mark, None)
+        )
+        note = str(plan_of(made.model, made.task, made.mark, EPOCHS))
+        yield race(ours, theirs, 1, warm=False).slower("training", setting, ALONE, limit, note=note)
 
 
-Source = Callable[[], Iterable[Any]]
-Loss = Callable[[Any, Any, int], Any]
+def _train(backbone: str, task: Task, mark: Watermark | None, epochs: int = EPOCHS) -> None:
+    train(new_model(task, backbone, SEED), task, mark, epochs=epochs, seed=SEED)
 
 
-@dataclass
-class Training:
-    """A model in training: the batches of an epoch, and the loss of a batch in a step."""
-
-    task: Task
-    source: Source
-    loss: Loss
-    step: int = 0
-    model: Any = field(init=False)
-    optimiser: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.model = new_model(self.task, "GIN", SEED).train()
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=0.01, weight_decay=5e-4)
-
-    def epochs(self) -> None:
-        """Train for two epochs, in a loop as in the README."""
-        with seeded(self.step):
-            for batch in chain(self.source(), self.source()):
-                self.optimiser.zero_grad()
-                self.loss(self.model, batch, self.step).backward()
-                self.optimiser.step()
-                self.step += 1
+def large() -> Iterator[Measurement]:
+    """Time five epochs of GIN on many generated graphs, by `train` and by the loop of the README."""
+    task = large_task(GRAPHS)
+    mark = Watermark.draw(Secret(public_stream("speed", "large").bytes(32)), task.data)
+    for what, run in {
+        "`train`": partial(_train, "GIN"),
+        "own loop, mixed batches": own_loop,
+    }.items():
+        ours, theirs = (partial(run, task, held, epochs=5) for held in (mark, None))
+        found = race(ours, theirs, 1, warm=False)
+        yield found.slower("large", f"{GRAPHS:,} graphs, GIN, 5 epochs, {what}", ALONE, "<= 1.05")
 
 
-def alone(model: Any, batch: Any, _: int) -> Any:
-    """Return the loss of the task."""
-    return cross_entropy(call(model, batch), batch.y)
+def large_task(count: int) -> Task:
+    """Return a generated task: does a molecule have more than the median number of atoms of one kind?
+
+    Args:
+        count: Number of graphs.
+    """
+    graphs = molecules(count)
+    kinds = torch.from_numpy(graphs.x)
+    owner = torch.from_numpy(graphs.graph_of_node)
+    share = torch.zeros(count).index_add_(0, owner, kinds[:, 0]) / torch.from_numpy(graphs.sizes)
+    label = (share > share.median()).long()
+    ptr, edge_ptr = graphs.ptr.tolist(), graphs.edge_ptr.tolist()
+    links = torch.from_numpy(graphs.edges).T
+    items = []
+    for i in range(count):
+        one = links[:, edge_ptr[i] : edge_ptr[i + 1]] - ptr[i]
+        both = torch.cat([one, one.flip(0)], 1)
+        items.append(Data(x=kinds[ptr[i] : ptr[i + 1]], edge_index=both, y=label[i : i + 1]))
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(SEED))
+    first, second = count * 98 // 100, count * 99 // 100
+    return Task(
+        "generated", "graph", items, order[:first], order[first:second], order[second:], 2, "98/1/1", SEED
+    )
 
 
-def marked(mark: Watermark) -> Loss:
-    """Return the loss of the task and of a mark whose carriers are mixed into the batch."""
-
-    def loss(model: Any, batch: Any, step: int) -> Any:
-        mixed = mark.mix(batch, step=step)
-        task_loss = cross_entropy(mixed(model), batch.y)
-        return mixed.joint_loss(task_loss) if mark.recipe.gradient_projection else task_loss + mixed.loss()
-
-    return loss
+def own_loops() -> Iterator[Measurement]:
+    """Time the two loops of the README on PROTEINS-GIN, 100 epochs over PyG's loader."""
+    made = prepare("PROTEINS/GIN", SEED)
+    for what, run in {"mixed batches": own_loop, "own pass": separate_loop}.items():
+        ours, theirs = (partial(run, made.task, mark, epochs=EPOCHS) for mark in (made.mark, None))
+        found = race(ours, theirs, 3, warm=False)
+        yield found.slower("own loops", f"PROTEINS-GIN, README's loop, {what}", ALONE, "<= 1.25")
 
 
-def first(model: Any, batch: Any, _: int) -> Any:
-    """Return the loss of the task; carriers in the batch have no label."""
-    return cross_entropy(call(model, batch), batch.y, ignore_index=NOBODY)
+def own_loop(task: Task, mark: Watermark | None, epochs: int) -> Any:
+    """Train in a loop as in the README, with carriers mixed into the batches.
+
+    Args:
+        task: The task.
+        mark: The mark, or None for the loop without it.
+        epochs: Number of epochs.
+    """
+
+    def loss(model: Any, batch: Any, step: int, steps: int) -> Any:
+        if mark is None:
+            return cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
+        mixed = mark.mix(batch, step=step, steps=steps)
+        return cross_entropy(mixed(model), batch.y) + mixed.loss()
+
+    return _loop(task, loss, epochs)
 
 
-NOBODY = -1
-"""The label of a carrier that is only another graph in the batch."""
+def separate_loop(task: Task, mark: Watermark | None, epochs: int) -> Any:
+    """Train in a loop as in the README, with a forward pass for the carriers alone; as `own_loop`."""
+
+    def loss(model: Any, batch: Any, step: int, steps: int) -> Any:
+        found = cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
+        return found if mark is None else found + mark.loss(model, step=step, steps=steps)
+
+    return _loop(task, loss, epochs)
 
 
-def crowded(task: Task, mark: Watermark) -> Source:
-    """Return batches that contain as many carriers, collated with the task graphs, and no mark."""
-    held = Collated([*task.graphs, *_items(mark)])
-
-    def source() -> Iterator[Any]:
-        order = task.train[torch.randperm(len(task.train))]
-        for number, index in enumerate(order.split(BATCH)):
-            extra = torch.arange(round(0.16 / 0.84 * len(index))) + 12 * number
-            yield held.batch(torch.cat([index, extra % mark.m + len(task.graphs)]))
-
-    return source
-
-
-def _items(mark: Watermark) -> Iterator[Data]:
-    for graph in map(mark.carriers.take, range(mark.m)):
-        one = to_batch(graph)
-        yield Data(x=one.x, edge_index=one.edge_index, y=torch.tensor([NOBODY]), num_nodes=len(one.x))
-
-
-MIXED = {
-    "in every step": Recipe(ratio=0.16, gradient_projection=False),
-    "twice as many in every second step": Recipe(ratio=0.16, gradient_projection=False, every=2),
-    "four times as many in every fourth step": Recipe(ratio=0.16, gradient_projection=False, every=4),
-    "in every step, gradient projection": Recipe(ratio=0.16),
-}
-
-
-def mixing() -> Iterator[Measurement]:
-    """Time two epochs with carriers in the task batches, 16 of 100 graphs, in two loops."""
-    for name, target in PAPER.items():
-        task = load_task(name, SEED)
+def _loop(task: Task, loss: Any, epochs: int) -> Any:
+    with seeded(SEED):
+        model = new_model(task, "GIN", SEED).train()
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
         loader = DataLoader([task.graphs[i] for i in task.train], batch_size=BATCH, shuffle=True)
-        ready = partial(_ready, task, Collated(task.graphs))
-        for where, source in {"PyG's loader": loader.__iter__, "collated batches": ready}.items():
-            for how, recipe in MIXED.items():
-                lesson = Training(task, source, marked(owner(task, recipe)))
-                wanted, note = ("", PROJECTED) if recipe.gradient_projection else (target, "")
-                yield _dearer(f"{name}-GIN, {where}: {how}", lesson, source, wanted, note)
-        floor = Training(task, crowded(task, owner(task, Recipe())), first)
-        yield _dearer(f"{name}-GIN, collated batches: more graphs, no mark", floor, ready, "", FLOOR)
-
-
-PROJECTED = "two backward passes: task and mark"
-FLOOR = "lower bound: 12 more graphs in a batch of 64, no mark"
-
-
-def _ready(task: Task, held: Collated) -> Iterator[Any]:
-    return (batch for batch, _ in batches(task, held, BATCH))
-
-
-def _dearer(what: str, ours: Training, source: Source, target: str, note: str) -> Measurement:
-    figure = race(ours.epochs, Training(ours.task, source, alone).epochs, 15)
-    return figure.slower("mixing", what, ALONE, target, note=note)
-
-
-def settings(epochs: int = 60, repeats: int = 5) -> Iterator[Measurement]:
-    """Measure evidence and overhead on PROTEINS-GIN by setting of the recipe."""
-    task = load_task("PROTEINS", SEED)
-    for name, recipe in SETTINGS.items():
-        mark = owner(task, recipe)
-        short = partial(_train, task, epochs=3)
-        hurried = mark.replace(recipe=replace(mark.recipe, warmup_steps=0))
-        figure = race(partial(short, hurried), partial(short, None), repeats)
-        model = _train(task, mark, epochs)
-        tuned = FineTune(20, 1e-2)(model, task)
-        found = {
-            edit: mark.evidence(mark.read(net)).bits() for edit, net in (("", model), ("tuned", tuned))
-        }
-        note = f"{found['']:.1f} bits; {found['tuned']:.1f} after fine-tuning; "
-        note += f"validation {accuracy(model, task, task.val):.1%}"
-        yield figure.slower("settings", name, ALONE, note=note)
-
-
-def _train(task: Task, mark: Watermark | None, epochs: int) -> Any:
-    model = new_model(task, "GIN", SEED)
-    train(model, task, mark, epochs=epochs, seed=SEED)
-    return model
+        steps = epochs * len(loader)
+        falling = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: min(1, 2 * (1 - step / steps)))
+        step = 0
+        for _ in range(epochs):
+            for batch in loader:
+                optimiser.zero_grad()
+                loss(model, batch, step, steps).backward()
+                optimiser.step()
+                falling.step()
+                step += 1
+        return model.eval()
 
 
 def loop(epochs: int = 2) -> Iterator[Measurement]:
     """Time the loop of the library against the loop of a PyG tutorial."""
-    for name in PAPER:
+    for name in ("PROTEINS", "NCI1"):
         task = load_task(name, SEED)
-
-        def ours(task: Task = task) -> None:
-            _train(task, None, epochs)
-
-        def theirs(task: Task = task) -> None:
-            plain_loop(new_model(task, "GIN", SEED), task, epochs)
-
+        ours = partial(_train, "GIN", task, None, epochs)
+        theirs = partial(plain_loop, task, epochs)
         what = f"{epochs} epochs of {name}-GIN by `train`"
         yield race(ours, theirs, 9).slower("loop", what, "a plain hand-written PyG loop", "<= 1.0")
 
 
-def plain_loop(model: Any, task: Task, epochs: int) -> None:
-    """Train as in a PyG tutorial, with the same selection by validation accuracy and a final test."""
+def plain_loop(task: Task, epochs: int) -> None:
+    """Train as in a PyG tutorial, with the same selection by validation accuracy and a final test.
+
+    Args:
+        task: The task.
+        epochs: Number of epochs.
+    """
     with seeded(SEED):
+        model = new_model(task, "GIN", SEED)
         loader = DataLoader([task.graphs[i] for i in task.train], batch_size=BATCH, shuffle=True)
         held, last = (
             DataLoader([task.graphs[i] for i in rows], batch_size=len(rows))

@@ -15,21 +15,19 @@ from invgnn.bench.measurements import Measurement, read_measurements
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "benchmarks" / "results" / "speed.csv"
 FIGURES = ROOT / "docs" / "results" / "figures"
-APART = ("machine", "settings", "growth")
-RETIRED = {"one extra step", "weight noise 0.3", "3 simulated steps", "noise 0.3 and 3 simulated steps"}
-"""Settings that were measured and that `Recipe` does not have."""
-ABSENT = " (not in Recipe)"
+APART = ("machine", "growth")
+TRAININGS = ("training", "large", "own loops")
+"""Parts that time whole trainings."""
 
 
 def summary(path: Path = PATH) -> str:
-    """Return all tables: promises, settings of the embedding, and growth."""
+    """Return all tables: promises, and growth."""
     kept = read_measurements(path)
     machine = "; ".join(one.note for one in kept if one.row == "machine")
     return "\n\n".join(
         [
             f"Machine: {machine}.",
             "## Promises\n\n" + _promises(one for one in kept if one.row not in APART),
-            "## Settings of the embedding\n\n" + _settings([one for one in kept if one.row == "settings"]),
             "## Growth\n\n" + _growth([one for one in kept if one.row == "growth"]),
         ]
     )
@@ -72,23 +70,6 @@ def _held(one: Measurement) -> str:
     return {True: "yes", False: "**no**", None: ""}[one.held]
 
 
-def _settings(kept: list[Measurement]) -> str:
-    rows = []
-    for one in kept:
-        bits, tuned, validation = one.note.split("; ")
-        name = f"**{one.what}**" if one.what == "default" else one.what
-        name += ABSENT * (one.what in RETIRED)
-        rows.append([name, _measured(one), bits.split()[0], tuned.split()[0], validation.split()[1]])
-    head = [
-        "setting",
-        "time relative to unmarked (quartiles)",
-        "bits",
-        "bits after fine-tuning",
-        "validation",
-    ]
-    return table(head, rows)
-
-
 def _growth(kept: list[Measurement]) -> str:
     rows = []
     for what in dict.fromkeys(one.what for one in kept):
@@ -111,35 +92,28 @@ def _growth(kept: list[Measurement]) -> str:
 
 
 def draw_figures(folder: Path, path: Path = PATH) -> None:
-    """Draw evidence against overhead, and growth."""
+    """Draw the cost of whole trainings, and growth."""
     kept = read_measurements(path)
     with figure_style():
-        settings = _draw_settings([one for one in kept if one.row == "settings"])
-        save_figure(settings, folder / "performance-settings.svg")
+        trainings = _draw_trainings([one for one in kept if one.row in TRAININGS])
+        save_figure(trainings, folder / "cost-training.svg")
         save_figure(
             _draw_growth([one for one in kept if one.row == "growth"]), folder / "performance-growth.svg"
         )
 
 
-def _draw_settings(kept: list[Measurement]) -> Figure:
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+def _draw_trainings(kept: list[Measurement]) -> Figure:
+    figure = Figure(figsize=(7.5, 0.6 + 0.27 * len(kept)), layout="constrained")
     axes = figure.add_subplot()
-    for label, place, marker in (("as trained", 0, "o"), ("fine-tuned, learning rate 0.01", 1, "s")):
-        bits = [float(one.note.split("; ")[place].split()[0]) for one in kept]
-        axes.scatter([one.value for one in kept], bits, marker=marker, label=label, zorder=3)
-    names = []
-    for number, one in enumerate(sorted(kept, key=lambda one: one.value), 1):  # names would overlap
-        top, low = (float(part.split()[0]) for part in one.note.split("; ")[:2])
-        axes.plot([one.value] * 2, [low, top], color="0.8", linewidth=1, zorder=1)
-        weight = "bold" if one.what == "default" else "normal"
-        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(str(number), (one.value, top), fontsize=9, weight=weight, **place)
-        names.append(f"{number:>2}  {one.what}" + ABSENT * (one.what in RETIRED))
-    axes.text(1.02, 1, "\n".join(names), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
-    axes.set(xlabel="training time relative to the unmarked model", ylabel="evidence, bits", ylim=(-4, 140))
-    axes.set_xlim(0.9, 1.05 * max(one.value for one in kept))
-    axes.set_title("Evidence against training time: PROTEINS-GIN, one seed")
-    axes.legend(loc="center right", frameon=False)
+    for place, one in enumerate(reversed(kept)):
+        limit = float(one.target.split()[1])
+        axes.barh(place, one.value - 1, left=1, height=0.6, color="C0" if one.held else "C3", zorder=2)
+        axes.plot([limit] * 2, [place - 0.4, place + 0.4], color="0.2", linewidth=1.5, zorder=3)
+        axes.text(max(one.value, limit) + 0.015, place, f"{one.value:.2f}×", va="center", fontsize=9)
+    axes.set_yticks(range(len(kept)), [one.what for one in reversed(kept)])
+    axes.set(xlabel="training time with a mark, relative to training without", xlim=(1, None))
+    axes.set_title("Cost of a mark, end to end; the line is the promise")
+    axes.margins(x=0.12)
     return figure
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from invgnn.audit.verdict import Verdict as Verdict
     from invgnn.audit.verify import verify as verify
     from invgnn.errors import InvgnnError as InvgnnError
+    from invgnn.errors import InvgnnWarning as InvgnnWarning
     from invgnn.graphs.disjoint_union import Graphs as Graphs
     from invgnn.nn.model_file import load_model as load_model
     from invgnn.nn.model_file import save_model as save_model
@@ -30,14 +31,17 @@ if TYPE_CHECKING:
     from invgnn.training.tasks import new_model as new_model
     from invgnn.training.trainer import train as train
     from invgnn.version import __version__ as __version__
+    from invgnn.watermark.embedded import Embedded as Embedded
     from invgnn.watermark.mark import Watermark as Watermark
     from invgnn.watermark.recipe import Recipe as Recipe
     from invgnn.watermark.reference import Reference as Reference
     from invgnn.watermark.sampler import Sampler as Sampler
 
 _HOMES = {
+    "Embedded": "watermark.embedded",
     "Graphs": "graphs.disjoint_union",
     "InvgnnError": "errors",
+    "InvgnnWarning": "errors",
     "Reading": "readout.reading",
     "Recipe": "watermark.recipe",
     "Reference": "watermark.reference",

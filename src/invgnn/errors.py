@@ -60,3 +60,24 @@ class TrialError(InvgnnError):
 
 class TimestampError(InvgnnError):
     """A timestamp that cannot be obtained, or that proves nothing here."""
+
+
+class EmbeddingError(InvgnnError):
+    """A model in which a mark could not be embedded. Its weights are as before."""
+
+
+class InvgnnWarning(UserWarning):
+    """Base class of all warnings of the library. The text ends with advice."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(f"{message}. {advice[:1].upper()}{advice[1:]}." if advice else message)
+        self.message = message
+        self.advice = advice
+
+
+class WeakMarkWarning(InvgnnWarning):
+    """A mark that was embedded too weakly to prove ownership at a declared access level."""
+
+
+class MonitorWarning(InvgnnWarning):
+    """A mark that is not being embedded as it should be, seen during training."""

@@ -20,7 +20,7 @@ import invgnn.audit.verdict
 from invgnn.audit.examine import Refusal, examine
 from invgnn.audit.provenance import digest_model, trace
 from invgnn.audit.verdict import BOTH_CONDITION, CONDITION, _channel_words, _level_words, ceil_p, floor_bits
-from invgnn.audit.verify import _between, _control, _decide, _law, _refused, _shown, verify
+from invgnn.audit.verify import _between, _control, _decide, _law, _refused, _shown, beyond_search, verify
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.nn.forward import to_batch
 from invgnn.nn.model_file import save_model
@@ -480,7 +480,7 @@ def decided(
     found, *, m=128, key="keyed", statistic="combined", alpha=0.01, tried=1, controls=(), baseline=None
 ):
     mark = SimpleNamespace(context={"key": key, "statistic": statistic}, m=m, baseline=baseline)
-    status, reasons = _decide(found, mark, found.log_p, alpha, tried, list(controls))
+    status, reasons = _decide(found, mark, found.log_p, alpha, tried, list(controls), beyond_search())
     return status, " / ".join(reasons)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from invgnn.bench.measurements import read_measurements
 from invgnn.bench.script import published
@@ -21,22 +22,31 @@ def test_every_promise_was_measured(speed):
     assert {one.row for one in kept} == {"machine", *speed("__main__").parts()}
 
 
-def test_retired_settings_stay_and_are_named(speed):
-    page = speed("page")
-    kept = {one.what for one in read_measurements(page.PATH) if one.row == "settings"}
-    assert kept == {*speed("embedding").SETTINGS, *page.RETIRED}
-    assert page.summary().count("(not in Recipe)") == len(page.RETIRED)
+def test_every_setting_of_the_paper_has_a_limit(speed, script):
+    assert {*speed("embedding").LIMITS} == {*script("benchmarks/strength").SEEDS}
 
 
-def test_measuring_a_part_again_keeps_the_other_rows_and_retired_ones(speed, tmp_path, monkeypatch):
+def test_the_generated_task_can_be_learnt(speed):
+    """Its classes are balanced, its splits disjoint, its graphs undirected."""
+    task = speed("embedding").large_task(400)
+    labels = torch.cat([graph.y for graph in task.graphs])
+    assert 0.4 < labels.float().mean() < 0.6
+    rows = torch.cat([task.train, task.val, task.test])
+    assert rows.sort().values.tolist() == list(range(400))
+    for graph in task.graphs[:20]:
+        assert graph.is_undirected()
+        assert not graph.has_self_loops()
+
+
+def test_measuring_a_part_again_keeps_the_other_rows(speed, tmp_path, monkeypatch):
     main, page = speed("__main__"), speed("page")
     path = tmp_path / "speed.csv"
     path.write_bytes(page.PATH.read_bytes())
     before = read_measurements(path)
     monkeypatch.setattr(main, "parts", lambda: dict.fromkeys({one.row for one in before[1:]}, list))
-    main.measure(["settings"], path)
+    main.measure(["growth"], path)
     after = read_measurements(path)
-    assert {one.what for one in after if one.row == "settings"} == page.RETIRED
+    assert not [one for one in after if one.row == "growth"]
     assert {one for one in before if one.row == "audit"} == {one for one in after if one.row == "audit"}
 
 

@@ -16,6 +16,7 @@ PAGES = {
     "benchmarks/scaling": "results/scaling",
     "studies/evidence": "results/paper-scheme",
     "studies/recipe": "results/appendix/embedding-study",
+    "studies/presentations": "results/appendix/presentations",
     "studies/forgers": "results/appendix/forgeries",
     "studies/channel": "results/score-channel",
     "studies/stealth": "results/stealth",

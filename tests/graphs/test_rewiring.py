@@ -186,3 +186,61 @@ def test_subgraphs_refuse():
     for count, low, high in [(0, 1, 2), (1, 0, 2), (1, 3, 2)]:
         with pytest.raises(ParameterError):
             sample_subgraphs(union([nx.path_graph(9)]), count, Lcg(), low, high)
+
+
+# -- directed graphs -------------------------------------------------------------------------------
+
+
+def _arrows(graph):
+    pairs = np.array(sorted(graph.edges), dtype=np.int64).reshape(-1, 2).T
+    return SimpleNamespace(edge_index=pairs, num_nodes=len(graph), x=None)
+
+
+def _directed(seed, sizes):
+    found = [nx.gnp_random_graph(n, p, seed=seed + n, directed=True) for n, p in sizes]
+    return found, Graphs.from_data([_arrows(one) for one in found], keep_directions=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.tuples(st.integers(2, 12), st.sampled_from([0.1, 0.3, 0.6])), min_size=1, max_size=5),
+)
+def test_swaps_of_directed_graphs_keep_in_and_out_degrees(seed, sizes):
+    before, held = _directed(seed, sizes)
+    if not held.is_directed:  # every edge happens to have its reverse
+        return
+    rewired, done = rewire(held, 6, Lcg(seed))
+    assert rewired.is_directed
+    Graphs(rewired.ptr, rewired.edges, None, True)  # simple, sorted, within each graph
+    for number, old in enumerate(before):
+        one = rewired.take([number])
+        new = nx.DiGraph()
+        new.add_nodes_from(range(one.num_nodes))
+        new.add_edges_from(one.edges.tolist())
+        assert dict(new.in_degree) == dict(old.in_degree)
+        assert dict(new.out_degree) == dict(old.out_degree)
+        assert nx.number_of_selfloops(new) == 0
+        assert (set(new.edges) != set(old.edges)) <= (done[number] > 0)
+
+
+def test_a_directed_graph_without_any_swap_is_left_as_it_is():
+    star = nx.DiGraph([(0, leaf) for leaf in range(1, 6)])
+    held = Graphs.from_data([_arrows(star)], keep_directions=True)
+    rewired, done = rewire(held, 5, Lcg())
+    assert done.tolist() == [0]
+    assert rewired.edges.tolist() == held.edges.tolist()
+
+
+def test_networkx_agrees_on_which_directed_graphs_can_be_swapped():
+    """Two edges a -> b and c -> d can be swapped if a -> d and c -> b are neither loops nor present."""
+    for seed in range(12):
+        (graph,), held = _directed(seed, [(5, 0.25)])
+        if not held.is_directed or graph.number_of_edges() < 2:
+            continue
+        pairs = [(e, f) for e in graph.edges for f in graph.edges if e < f]
+        able = any(
+            a != d and c != b and not graph.has_edge(a, d) and not graph.has_edge(c, b)
+            for (a, b), (c, d) in pairs
+        )
+        assert bool(rewire(held, 1, Lcg(seed), tries=400)[1][0]) == able

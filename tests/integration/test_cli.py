@@ -423,9 +423,10 @@ def test_a_dry_run_says_what_to_expect_and_writes_nothing(made, tmp_path):
     folder, _ = made
     common = ("embed", "--mark", folder / "a.mark", "--task", "BA-2motif/GIN", "--epochs", "12")
     before = sorted(path.name for path in folder.iterdir())
-    keys = ("pilot", "epochs", "plain", "marked", "bits", "most", "ratio")
+    keys = ("plan", "pilot", "epochs", "plain", "marked", "bits", "most", "ratio")
     said = ask(*common, "--dry-run", keys=keys)
-    assert (said["pilot"], said["epochs"]) == (1, 12)
+    assert (said["pilot"], said["epochs"]) == (pytest.approx(1 / 12), 12)
+    assert said["plan"]["m"] == 128
     assert said["ratio"] == pytest.approx(said["marked"] / said["plain"])
     assert set(said["bits"]) == {"embedding", "logits"}
     assert max(said["bits"].values()) <= said["most"]

@@ -123,7 +123,7 @@ def test_an_unmarked_model_is_not_shown(shell):
 
 def test_a_challenge_and_a_prefix_are_evidence_and_inconclusive(shell):
     shell(
-        f"challenge --claim @claim.json --key @judge.key --case '{CASE}' --carriers 40 -o @challenge.json"
+        f"challenge --claim @claim.json --key @judge.key --case '{CASE}' --carriers 64 -o @challenge.json"
     )
     base = "reveal --claim @claim.json --mark @a.mark --key @acme.key --judge @judge.key.pub.json"
     shell(f"{base} --challenge @challenge.json -o @drawn.opening")

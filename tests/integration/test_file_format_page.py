@@ -165,6 +165,8 @@ class Mark:
         self.bound = digest("invgnn/context/2", self.context)
         self.questions = {name: self.graphs(name) for name in ("carriers", "ordinary")}
         self.questions["labels"] = self.tensors.get("labels")
+        if "shown.ptr" in self.tensors:
+            self.questions["shown"] = self.shown()
         self.asked = [digest("invgnn/questions/2", self.questions)]
         if "inputs" in self.body:
             memory = {"inputs": self.body["inputs"], "scores": self.tensors["before"]}
@@ -173,7 +175,18 @@ class Mark:
         self.m = self.context["m"]
 
     def graphs(self, name):
-        return {part: self.tensors.get(f"{name}.{part}") for part in ("ptr", "edges", "x")}
+        found = {part: self.tensors.get(f"{name}.{part}") for part in ("ptr", "edges", "x")}
+        if found["edges"] is None:
+            return found | {"edges": self.tensors[f"{name}.arrows"], "directed": True}
+        return found
+
+    def shown(self):
+        found = {part: self.tensors[f"shown.{part}"] for part in ("ptr", "arrow_ptr", "edge_index")}
+        for kind in ("node", "edge", "graph"):
+            head = f"shown.{kind}."
+            names = [name for name in self.tensors if name.startswith(head)]
+            found[kind] = {name.removeprefix(head): self.tensors[name] for name in names}
+        return found
 
     def stream(self, label, *parts):
         return Stream(self.secret, label, *parts)
@@ -270,13 +283,15 @@ def saved(draw, motifs, rings, tmp_path_factory):
         "node": draw("node", access=levels),
         "unlabelled": Watermark.draw(Secret(bytes(range(32))), rings, m=8),
         "channel": drawn.with_baseline(model, motifs.data),
+        "tensors": Watermark.load(GOLDEN / "v2-edge-attributes.mark"),
+        "directed": Watermark.load(GOLDEN / "v2-directed.mark"),
     }
     for name, mark in marks.items():
         mark.save(folder / name, insecure_no_passphrase=True)
     return {name: (mark, folder / name) for name, mark in marks.items()}
 
 
-NAMES = ["graph", "node", "unlabelled", "channel"]
+NAMES = ["graph", "node", "unlabelled", "channel", "tensors", "directed"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -291,6 +306,8 @@ def test_everything_derives_as_the_page_says(saved, name):
     assert ours.order() == mark._order.tolist()
     for width in (1, 8, 200):
         assert ours.embedding(width) == mark.direction("embedding", width).tolist()
+        values = ours.stream("projection", ours.bound, "values").signs(width)
+        assert values == mark.direction("values", width).tolist()
     assert (ours.context["classes"] is None) == (name == "unlabelled")
     width = mark.classes or 5
     signs = {access: ours.classes(access, width) for access in ("logits", "labels")}
@@ -307,6 +324,35 @@ def test_the_questions_are_those_that_are_asked(saved, name):
     ours = Mark(path)
     assert enc(ours.questions) == mark.questions.bytes == encode(ours.questions)
     assert (ours.questions["labels"] is None) == (mark.labels is None) == (name == "unlabelled")
+
+
+def test_further_tensors_are_donated_as_the_page_says():
+    """Every number of the stream `tensors`, and whose tensors each node, edge and graph got."""
+    from _helpers.chords import chords
+
+    mark = Mark(GOLDEN / "v2-edge-attributes.mark")
+    task = [chords(number) for number in range(40)]
+    stream, shown = mark.stream("tensors", mark.bound), mark.questions["shown"]
+    rows = [(tuple(x), z) for one in task for x, z in zip(one.x.tolist(), one.z.tolist(), strict=True)]
+    carriers = mark.questions["carriers"]
+    donors = [[z for x, z in rows if x == tuple(features)] for features in carriers["x"].tolist()]
+    drawn = stream.below([len(one) for one in donors])
+    nodes = len(carriers["x"])
+    assert [one[i] for one, i in zip(donors, drawn, strict=True)] == shown["node"]["z"][:nodes].tolist()
+    edges = []
+    for one in task:
+        attributes = dict(
+            zip(zip(*one.edge_index.tolist(), strict=True), one.edge_type.tolist(), strict=True)
+        )
+        edges += [(attributes[u, v], attributes[v, u]) for u, v in sorted(attributes) if u < v]
+    found = dict(
+        zip(zip(*shown["edge_index"].tolist(), strict=True), shown["edge"]["edge_type"], strict=True)
+    )
+    drawn = stream.below([len(edges)] * len(carriers["edges"]))
+    for (u, v), donor in zip(carriers["edges"].tolist(), drawn, strict=True):
+        assert (found[u, v], found[v, u]) == edges[donor]
+    drawn = stream.below([len(task)] * mark.m)
+    assert [float(task[i].u) for i in drawn] == shown["graph"]["u"][: mark.m].ravel().tolist()
 
 
 def test_answers_are_read_as_the_page_says(draw, tmp_path):

@@ -142,7 +142,7 @@ def _backward(order, mark, net, batch, step):
 
 def step_of_both(rank):
     """The guarded gradient that DDP leaves, and that of one process on both shares at once."""
-    _, mark, model, draw = parts(rank, m=16, cap=0.5)
+    _, mark, model, draw = parts(rank, m=16, gradient_projection=True, cap=0.5)
     model.eval()  # no dropout: the shares of a mean are the mean's
     net = DistributedDataParallel(model)
     batch = draw()
@@ -152,7 +152,7 @@ def step_of_both(rank):
     twin = copy.deepcopy(model).eval()
     twin.zero_grad()
     order = torch.randperm(200, generator=torch.Generator().manual_seed(7))
-    whole = owned(16, cap=0.5)[2].batch(order[: 2 * SIZE])
+    whole = owned(16, gradient_projection=True, cap=0.5)[2].batch(order[: 2 * SIZE])
     task_loss = cross_entropy(twin(whole.x, whole.edge_index, whole.batch), whole.y)
     projected_sum(task_loss, mark.loss(twin), twin.parameters(), 0.5).backward()
     return found, [p.grad for p in twin.parameters()]
@@ -160,7 +160,7 @@ def step_of_both(rank):
 
 def selected(rank):
     """The library's loop, the mark after the task: batches and dropout differ, and so do statistics."""
-    task, mark, model, _ = parts(rank, m=16, backbone="GIN")
+    task, mark, model, _ = parts(rank, m=16, backbone="GIN", after_task=6)
     net = DistributedDataParallel(model)
     mine = replace(task, train=task.train[rank::2])
     history = train(net, mine, mark, epochs=3, seed=rank, batch_size=len(mine.train))

@@ -339,7 +339,9 @@ def typed(value, like, where=""):
     kinds |= {type(None), *numbers} if like is None else set()
     kinds |= (
         {type(None)}
-        if where.endswith((".ratio", ".cap", ".weight_scale", ".lenders", ".nu", ".clip", ".classes"))
+        if where.endswith(
+            (".gradient_projection", ".cap", ".weight_scale", ".lenders", ".nu", ".clip", ".classes")
+        )
         else set()
     )
     return [] if type(value) in kinds else [f"{where} is {value!r:.40}"]

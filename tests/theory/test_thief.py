@@ -51,7 +51,9 @@ def test_the_thief_reports_what_is_left(victim, unchanged):
     assert found.share == found.changed / found.parameters
     assert f"{found.changed} of {found.parameters} parameters" in str(found)
     assert not found.checked  # an upper bound: nobody knows that fewer would not do
-    seldom = mark.replace(recipe=Recipe(every=2, ratio=0.3))  # the recipe does not matter to the attack
+    seldom = mark.replace(
+        recipe=Recipe(carriers=4, presentations=5)
+    )  # the recipe does not matter to the attack
     assert steal(model, seldom, task, alpha=ALPHA, steps=30) == found
 
 

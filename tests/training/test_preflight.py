@@ -8,6 +8,9 @@ import pytest
 
 from invgnn.training.preflight import pilot_epochs, pilot_total, preflight
 from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
+from invgnn.watermark.mark import Watermark
+from invgnn.watermark.recipe import Recipe
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
@@ -19,19 +22,41 @@ def test_a_pilot_leaves_the_model_alone_and_counts_its_epochs(motifs, web, draw,
         found = preflight(
             model, task, mark, epochs=20, progress=lambda done, total: told.append((done, total))
         )
-    total = {"graph": 4, "node": 8}[level]  # two without; two with, or two and then four for the mark
+    total = {"graph": 4, "node": 11}[level]  # two without; two with, or two and then seven for the mark
     assert told == [(done, total) for done in range(1, total + 1)]
-    assert total == pilot_total(task, mark, 20)
-    assert pilot_total(task, mark, 20, trained=True) == 4
+    assert total == pilot_total(model, task, mark, 20)
+    assert pilot_total(model, task, mark, 20, trained=True) == {"graph": 4, "node": 9}[level]
     assert found.most == pytest.approx(math.log2(math.comb(16, 8)) - 1)  # two statistics were declared
     assert set(found.bits) == {"embedding", "logits"}
     assert all(0 <= bits <= found.most for bits in found.bits.values())
-    assert f"{found.ratio:.1f} times" in str(found)
-    rounds = {"graph": 1, "node": 3}[level]
-    assert f"for {20 * rounds} epochs" in str(found)
-    assert f"evidence after {2 * rounds} epochs" in str(found)
+    assert f"{found.ratio:.2f} times" in str(found)
+    assert f"at most {({'graph': 20, 'node': 90})[level]} epochs" in str(found)
+    assert "evidence after 10% of it" in str(found)
+    assert str(found.plan) in str(found)
+    assert found.record()["plan"]["m"] == 16
     known = preflight(model, task, mark, epochs=20, trained=True)
-    assert (known.pilot, known.epochs) == (2, 20)
+    assert (known.pilot, known.epochs) == {"graph": (0.1, 20), "node": (0.1, 70)}[level]
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_a_pilot_costs_a_tenth_of_what_the_training_costs(motifs, web, draw, monkeypatch, level):
+    """Its carriers are counted, with those of a whole training."""
+    task, used, mix = {"graph": motifs, "node": web}[level], [], Watermark.mix
+
+    def counted(self, batch, *, step=None, steps=None):
+        mixed = mix(self, batch, step=step, steps=steps)
+        if steps is not None:
+            used.append(len(mixed.carriers))
+        return mixed
+
+    monkeypatch.setattr(Watermark, "mix", counted)
+    mark = draw(level, recipe=Recipe(presentations=20, after_task=30, carriers=4, warmup_steps=0))
+    preflight(new_model(task, "GCN", 0, hidden_channels=8), task, mark, epochs=40)
+    pilot = sum(used)
+    used.clear()
+    train(new_model(task, "GCN", 0, hidden_channels=8), task, mark, epochs=40)
+    assert sum(used) == pytest.approx(10 * pilot, rel=0.35)  # whole presentations of 16 carriers
+    assert pilot >= 2 * 16 or level == "node"
 
 
 def test_longer_pilots_learn_more(motifs, draw):

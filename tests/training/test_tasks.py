@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import sys
@@ -12,11 +13,20 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chi2_contingency
+from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
 from invgnn.errors import DataError, ParameterError
 from invgnn.graphs.disjoint_union import Graphs
-from invgnn.training.tasks import NAMES, _scratch_root, load_task, motif_task, new_model, parse_setting
+from invgnn.training.tasks import (
+    NAMES,
+    _scratch_root,
+    load_task,
+    motif_task,
+    new_model,
+    own_task,
+    parse_setting,
+)
 
 SMALL = 60
 
@@ -172,3 +182,22 @@ def test_missing_data_say_what_to_do(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="MUTAG cannot be loaded: no network") as caught:
         load_task("MUTAG")
     assert "INVGNN_DATA" in caught.value.advice
+
+
+def test_a_task_of_ones_own_is_split_as_masks_say_or_at_random(web):
+    graph = copy.copy(web.data)
+    node = own_task(graph, "mine")
+    assert (node.level, node.num_classes, node.split, node.seed) == ("node", 2, "random 80/10/10", 41)
+    assert sorted(torch.cat([node.train, node.val, node.test]).tolist()) == list(range(150))
+    assert (len(node.train), len(node.val), len(node.test)) == (120, 15, 15)
+    for part, first in (("train", 0), ("val", 1), ("test", 2)):
+        graph[f"{part}_mask"] = torch.arange(150) % 3 == first
+    masked = own_task(graph, "mine")
+    assert masked.split == "own masks"
+    assert masked.val.tolist() == list(range(1, 150, 3))
+    assert own_task(masked, "other") is masked
+    items = [Data(x=graph.x, edge_index=graph.edge_index, y=torch.tensor([i % 3])) for i in range(20)]
+    graphs = own_task(items, "mine")
+    assert (graphs.level, graphs.num_classes, len(graphs.test)) == ("graph", 3, 2)
+    with pytest.raises(DataError, match="no classes"):
+        own_task([Data(x=graph.x, edge_index=graph.edge_index)], "unlabelled")

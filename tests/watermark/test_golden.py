@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from _helpers.chords import chords
 from invgnn.audit.verify import verify
 from invgnn.errors import DataError, FileError
 from invgnn.nn.forward import to_batch
@@ -64,6 +65,18 @@ def test_marks_of_format_2_read_the_same_bits(name):
     mark = Watermark.load(HERE / f"v2-{name}.mark")
     assert mark.format == 2
     assert_reads(mark, GOLDEN_2[name])
+
+
+@pytest.mark.parametrize("name", ["edge-attributes", "directed"])
+def test_further_tensors_are_drawn_and_written_as_before(name, tmp_path):
+    """The order of the donors' draws, swaps of directed graphs, and the bytes of the file."""
+    data = [chords(number, name == "directed") for number in range(40)]
+    mark = Watermark.draw(Secret(bytes(range(32))), data, m=16)
+    assert mark.digest == GOLDEN_2[name]["digest"]
+    assert mark.carriers.is_directed == (name == "directed")
+    loaded = Watermark.load(HERE / f"v2-{name}.mark")
+    loaded.save(tmp_path / "again.mark", insecure_no_passphrase=True)
+    assert (tmp_path / "again.mark").read_bytes() == (HERE / f"v2-{name}.mark").read_bytes()
 
 
 def test_a_score_channel_of_format_2_is_compared_along_the_same_direction(rings):

@@ -212,57 +212,72 @@ def test_every_carrier_gets_its_turn(small, count, turn):
     assert (rota.portion(turn, count) is rota.all) == (count >= mark.m)
 
 
-def test_a_ratio_is_a_share_of_the_joint_batch(draw, motifs):
-    mark = draw(m=64, recipe=Recipe(ratio=0.16))
+def test_a_step_alone_uses_some_carriers_in_turn(draw, motifs):
+    mark = draw(m=64, recipe=Recipe(carriers=12))
     batch = to_batch(mark.ordinary)
-    assert batch.num_graphs == 64
-    for step in range(9):
-        assert len(mark.mix(batch, step=step).carriers) == 12  # 12 / (12 + 64) = 0.158
+    turns = [mark.mix(batch, step=step).carriers for step in range(9)]
+    assert {len(some) for some in turns} == {12}
+    assert set(np.concatenate(turns[:6]).tolist()) == set(range(64))
     model = new_model(motifs, "GIN", 0, hidden_channels=8).eval()
-    first, second = (mark.loss(model, step=step, batch=batch).item() for step in (0, 1))
-    assert first != second
-    with pytest.raises(ParameterError) as caught:
-        mark.loss(model)
-    assert "batch" in caught.value.advice
+    first, second, again = (mark.loss(model, step=step).item() for step in (0, 1, 0))
+    assert first == again != second
+    assert len(mark.mix(batch).carriers) == 64  # without a step
+    for wrong in ({"steps": 10}, {"step": -1}):
+        for act in (
+            lambda wrong=wrong: mark.mix(batch, **wrong),
+            lambda wrong=wrong: mark.loss(model, **wrong),
+            lambda wrong=wrong: mark.joint_loss(model, torch.zeros((), requires_grad=True), **wrong),
+        ):
+            with pytest.raises(ParameterError, match="step") as caught:
+                act()
+            assert "step" in caught.value.advice
 
 
-@pytest.mark.parametrize("ratio", [None, 0.16])
-def test_carriers_that_ride_every_few_steps_are_as_many_and_nobody_rides_between(draw, motifs, ratio):
-    mark = draw(m=64, recipe=Recipe(ratio=ratio, every=4))
+@pytest.mark.parametrize(("carriers", "count"), [(16, 16), (64, 64)])
+def test_presentations_are_spread_over_a_run_and_other_steps_cost_nothing(draw, motifs, carriers, count):
+    """Twenty presentations of 64 carriers in a run four times as long as it need be."""
+    steps = 4 * 20 * 64 // count
+    mark = draw(m=64, recipe=Recipe(carriers=carriers, presentations=20, warmup_steps=0))
     batch, model = to_batch(mark.ordinary), new_model(motifs, "GIN", 0, hidden_channels=8).train()
-    riders = [mark.mix(batch, step=step).carriers for step in range(16)]
-    assert [len(some) for some in riders] == [64 if ratio is None else 49, 0, 0, 0] * 4
-    seen = set(np.concatenate(riders[: 5 if ratio else 1]).tolist())
-    assert seen == set(range(64))  # a round of 49 and 15 more, as without `every`
+    riders = [mark.mix(batch, step=step, steps=steps).carriers for step in range(steps)]
+    assert [len(some) for some in riders] == [0, 0, 0, count] * (steps // 4)
+    assert np.bincount(np.concatenate(riders)).tolist() == [20] * 64
     for step, some in enumerate(riders[:4]):
-        joint = mark.mix(batch, step=step)
+        joint = mark.mix(batch, step=step, steps=steps)
         scores = joint(model)
         task_loss = scores.square().mean()
         assert len(scores) == 64
-        own = mark.loss(model, step=step, batch=batch)
+        own = mark.loss(model, step=step, steps=steps)
         for loss in (joint.loss(), own):
             assert bool(loss > 0) == loss.requires_grad == (len(some) > 0)
         for guarded in (
             joint.joint_loss(task_loss),
-            mark.joint_loss(model, task_loss, step=step, batch=batch),
+            mark.joint_loss(model, task_loss, step=step, steps=steps),
         ):
             assert (guarded is task_loss) == (not len(some))
-    with pytest.raises(ParameterError, match="requires `batch` and `step`"):
-        mark.mix(batch)
-    with pytest.raises(ParameterError, match="every step"):
-        draw(access="perception", recipe=Recipe(every=2))
-    with pytest.raises(ParameterError, match="none of 12 steps uses carriers"):
-        train(model, motifs, mark.replace(recipe=Recipe(every=30, after_task=False)), epochs=4)
 
 
-def test_carriers_that_ride_seldom_weigh_as_many_times_as_much(draw, tiny):
-    mark = draw(m=16)
-    seldom, batch = mark.replace(recipe=Recipe(every=4)), to_batch(mark.ordinary, next(tiny.parameters()))
-    assert seldom.loss(tiny, step=8).item() == pytest.approx(4 * mark.loss(tiny).item())
-    often, rarely = mark.mix(batch), seldom.mix(batch, step=8)
+def test_carriers_that_are_used_seldom_weigh_as_many_times_as_much(draw, tiny):
+    """All carriers in every fourth step have four times the weight, in both kinds of pass."""
+    mark = draw(m=16, recipe=Recipe(carriers=16, presentations=10, warmup_steps=0))
+    when = {"step": 7, "steps": 40}
+    batch = to_batch(mark.ordinary, next(tiny.parameters()))
+    assert mark.loss(tiny, **when).item() == pytest.approx(4 * mark.loss(tiny).item())
+    often, rarely = mark.mix(batch), mark.mix(batch, **when)
     for joint in (often, rarely):
         joint(tiny.eval())
     assert rarely.loss().item() == pytest.approx(4 * often.loss().item())
+
+
+def test_all_carriers_are_laid_out_once_however_they_are_asked_for(draw, tiny, monkeypatch):
+    mark, made = draw(m=16, recipe=Recipe(carriers=16)), []
+    whole = invgnn.watermark.carrier_batches.to_batch
+    monkeypatch.setattr(
+        "invgnn.watermark.carrier_batches.to_batch", lambda *parts: made.append(parts) or whole(*parts)
+    )
+    for when in ({}, {"step": 0}, {"step": 30, "steps": 40}, {"step": 31, "steps": 40}):
+        mark.loss(tiny, **when)
+    assert len(made) == 1
 
 
 class Rectified(nn.BatchNorm1d):
@@ -393,7 +408,7 @@ def test_only_declared_readings_are_read(draw, motifs):
 @pytest.mark.parametrize("passphrase", ["correct horse", None])
 @pytest.mark.parametrize("key", ["keyed", "plain"])
 def test_a_mark_comes_back_whole(draw, motifs, tmp_path, key, passphrase):
-    recipe = Recipe(loss="mse", beta=0.5, joint=False, ratio=0.2)
+    recipe = Recipe(loss="mse", beta=0.5, joint=False, presentations=40, carriers=8, after_task=7)
     mark = draw(access=("embedding", "labels"), classes=2, layer="head:in", key=key, recipe=recipe)
     path = tmp_path / "a.mark"
     mark.save(path, passphrase, insecure_no_passphrase=passphrase is None)
@@ -579,13 +594,6 @@ def test_a_mark_has_no_more_nodes_than_can_be_asked_about(draw, monkeypatch):
         replace(mark)
 
 
-def test_the_papers_head_learns_in_every_step(draw):
-    assert draw(access="embedding", recipe=Recipe(every=2)).recipe.every == 2
-    assert draw(access="perception", recipe=Recipe(every=1)).recipe.every == 1
-    with pytest.raises(ParameterError, match="in every step"):
-        draw(access=("perception", "logits"), recipe=Recipe(every=2))
-
-
 @pytest.mark.parametrize(("given", "expected"), [(None, 2), (2, 2), (3, 3)])
 def test_classes_are_those_of_the_labels_or_more(references, given, expected):
     assert Watermark.draw(Secret(bytes(32)), references["graph"], m=8, classes=given).classes == expected
@@ -728,10 +736,10 @@ def test_how_a_student_is_taught_if_nothing_else_is_said(draw, monkeypatch):
 
 
 def test_a_step_without_carriers_has_a_zero_of_the_models_kind(draw, tiny):
-    mark = draw(recipe=Recipe(every=2))
-    idle = next(step for step in (0, 1) if mark.schedule.at(mark.recipe, None, step) is mark.schedule.none)
-    assert mark.loss(tiny, step=idle).dtype == torch.float64
-    assert mark.loss(nn.Identity(), step=idle).item() == 0.0
+    mark = draw(recipe=Recipe(presentations=2))
+    assert mark.schedule.at(mark.recipe, 0, 40) is mark.schedule.none
+    assert mark.loss(tiny, step=0, steps=40).dtype == torch.float64
+    assert mark.loss(nn.Identity(), step=0, steps=40).item() == 0.0
 
 
 def test_a_mark_is_read_through_its_own_forward_or_the_one_given(draw, motifs):

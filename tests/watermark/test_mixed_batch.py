@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool
 
 from _helpers.drawn import Lcg
 from invgnn.errors import DataError, ParameterError, SuspectError
+from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
-from invgnn.watermark.schedule import CarrierSchedule
+from invgnn.watermark.schedule import CarrierSchedule, Portion
 
 ACCESSES = ("embedding", "logits", "labels")
 
@@ -28,20 +32,33 @@ def tasks(motifs, web):
     return {"graph": motifs, "node": web}
 
 
-@pytest.mark.parametrize("ratio", [None, 0.1])
+SOME = Recipe(carriers=4, presentations=4, warmup_steps=0)
+"""Four of sixteen carriers in a step: sixteen steps that use carriers, however long a run is."""
+
+WHEN = {"all carriers": {}, "in turn": {"step": 3}, "spread over a run": {"step": 9, "steps": 40}}
+
+
+@pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize("loss", ["logistic", "mse"])
 @pytest.mark.parametrize("level", ["graph", "node"])
-def test_joint_loss_is_the_loss_of_its_own_pass(draw, tasks, level, loss, ratio):
+def test_joint_loss_is_the_loss_of_its_own_pass(draw, tasks, level, loss, when):
     """Where nothing but the batch differs: no dropout, no batch statistics, the same ordinary inputs."""
-    mark = draw(level, access=ACCESSES, recipe=Recipe(loss=loss, beta=0.3, ratio=ratio))
+    mark = draw(level, access=ACCESSES, recipe=replace(SOME, loss=loss, beta=0.3))
     model = new_model(tasks[level], "GIN", 0, hidden_channels=8).double().eval()
-    batch = to_batch(mark.ordinary) if level == "graph" else copy.copy(tasks[level].graphs[0])
+    portion = mark.schedule.at(mark.recipe, WHEN[when].get("step"), WHEN[when].get("steps"))
+    assert (len(portion.carriers), portion.weight) == (
+        16 if not WHEN[when] else 4,
+        2.5 if "run" in when else 1,
+    )
+    beside = mark.batches.beside(portion)
+    usual = mark.ordinary if beside is None else mark.ordinary.take(beside)
+    batch = to_batch(usual) if level == "graph" else copy.copy(tasks[level].graphs[0])
     batch.x = batch.x.double()
-    joint = mark.mix(batch, step=3)
+    joint = mark.mix(batch, **WHEN[when])
     scores = joint(model)
     torch.testing.assert_close(scores, model(batch.x, batch.edge_index, batch.batch))
     weights = list(model.parameters())
-    ours, own = joint.loss(), mark.loss(model, step=3, batch=batch)
+    ours, own = joint.loss(), mark.loss(model, **WHEN[when])
     torch.testing.assert_close(ours, own)
     for left, right in zip(*(torch.autograd.grad(value, weights) for value in (ours, own)), strict=True):
         torch.testing.assert_close(left, right)
@@ -64,14 +81,15 @@ def test_the_task_rides_first_and_unchanged(draw, tasks, level):
     assert joined.x[nodes : nodes + len(carriers.x)].equal(carriers.x)
 
 
-def test_batches_of_different_size_take_their_own_turns(draw, motifs):
-    """Sixteen carriers in two turns of eight or four of four: rounds of the same order, cut differently."""
-    mark = draw(recipe=Recipe(ratio=0.16))
+def test_the_carriers_of_a_step_do_not_depend_on_the_size_of_the_batch(draw, motifs):
+    """Batches of 42 and of 21 graphs, and the same four carriers in turn."""
+    mark, turns = draw(recipe=SOME), []
     for step, size in enumerate((42, 21, 42, 21, 42)):
         batch = Batch.from_data_list(motifs.graphs[:size])
         joint = mark.mix(batch, step=step)
         riders = to_batch(mark.carriers.take(joint.carriers))
-        assert len(joint.carriers) == {42: 8, 21: 4}[size]
+        turns.append(joint.carriers.tolist())
+        assert turns[-1] == mark.schedule.portion(step, 4).carriers.tolist()
         assert joint.batch.x[batch.num_nodes :].equal(riders.x)
         links = joint.batch.edge_index[:, batch.num_edges :] - batch.num_nodes
         assert links.equal(riders.edge_index)
@@ -79,6 +97,7 @@ def test_batches_of_different_size_take_their_own_turns(draw, motifs):
         assert (joint.batch.ptr[size:] - batch.num_nodes).tolist() == riders.ptr.tolist()
         assert joint.wanted.bits.tolist() == mark.bits[joint.carriers].tolist()
         assert joint.wanted.targets.tolist() == mark.targets[joint.carriers].astype("float32").tolist()
+    assert sorted(chain(*turns[:4])) == list(range(16))
 
 
 def test_graphs_without_offsets_are_told_apart_by_their_nodes(draw, motifs):
@@ -93,16 +112,16 @@ def test_graphs_without_offsets_are_told_apart_by_their_nodes(draw, motifs):
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_a_look_in_inference_mode_does_not_stop_training(draw, tasks, level):
     """What is kept between passes may first be made where no gradient will ever pass."""
-    task, mark = tasks[level], draw(level, recipe=Recipe(ratio=0.1))
+    task, mark = tasks[level], draw(level, recipe=SOME)
     batch = Batch.from_data_list(task.graphs[:16]) if level == "graph" else task.graphs[0]
     model = new_model(task, "GIN", 0, hidden_channels=8)
     with torch.inference_mode():
         mark.read(model)
         mark.mix(batch, step=0)(model)
-        mark.loss(model, batch=batch, step=0)
+        mark.loss(model, step=0)
     joint = mark.mix(batch, step=0)
     joint(model)
-    (joint.loss() + mark.loss(model, batch=batch, step=0)).backward()
+    (joint.loss() + mark.loss(model, step=0)).backward()
     assert model.convs[0].nn.lins[0].weight.grad.abs().sum() > 0
 
 
@@ -218,10 +237,10 @@ def test_the_loss_comes_after_the_pass(draw):
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_a_step_that_is_nobodys_turn_is_the_tasks_own(draw, tasks, level):
     """The very batch, one plain call of the model, no hook, and a loss that teaches nothing."""
-    mark, task = draw(level, recipe=Recipe(every=3)), tasks[level]
+    mark, task = draw(level, recipe=SOME), tasks[level]
     batch = Batch.from_data_list(task.graphs[:16]) if level == "graph" else task.graphs[0]
     model = new_model(task, "GIN", 0, hidden_channels=8).eval()
-    joint = mark.mix(batch, step=1)
+    joint = mark.mix(batch, step=1, steps=48)  # every third step uses carriers
     assert joint.batch is batch
     with pytest.raises(SuspectError, match="no forward pass"):
         joint.loss()
@@ -230,91 +249,64 @@ def test_a_step_that_is_nobodys_turn_is_the_tasks_own(draw, tasks, level):
     assert joint.loss().item() == 0
     loss = said.sum()
     assert joint.joint_loss(loss) is loss
-    assert mark.mix(batch, step=3).batch.num_nodes > batch.num_nodes
+    assert mark.mix(batch, step=2, steps=48).batch.num_nodes > batch.num_nodes
 
 
 # --- turns
 
 
-def ride(m, level, beside, recipe, steps):
-    """Who rides in each of so many steps; every round is drawn from a stream of its own."""
-    rota = CarrierSchedule(m, level, lambda number: Lcg(100 + number))
-    return [rota.at(recipe, beside, step).carriers.tolist() for step in range(steps)]
+def rota(level, m=16):
+    """A schedule whose rounds are each drawn from a stream of its own."""
+    return CarrierSchedule(m, level, lambda number: Lcg(100 + number))
 
 
-@pytest.mark.parametrize(
-    ("m", "ratio", "every", "count"),
-    [
-        (16, 0.1, 1, 2),
-        (16, 0.01, 1, 1),  # at least one
-        (16, 0.25, 3, 12),
-        (16, 0.5, 2, 16),  # all there are
-        (16, 0.4, 3, 16),
-        (16, 0.999, 1, 16),
-        (64, 0.3, 2, 38),
-        (128, 0.16, 1, 20),
-        (128, 0.16, 2, 41),
-        (128, 1e-9, 1, 1),
-    ],
-)
-def test_a_ratio_is_a_share_of_the_carriers_of_a_node_task(web, m, ratio, every, count):
-    rides = ride(m, "node", web.graphs[0], Recipe(ratio=ratio, every=every), 2 * every)
-    assert [len(some) for some in rides] == [count, *[0] * (every - 1)] * 2
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_a_round_is_over_when_every_carrier_was_used(level):
+    """Sixteen carriers, five at a time: the first four of a round are used once more to fill the last.
 
-
-@pytest.mark.parametrize(
-    ("graphs", "ratio", "every", "count"),
-    [
-        (42, 0.16, 1, 8),
-        (21, 0.16, 1, 4),
-        (21, 0.16, 3, 12),
-        (10, 0.5, 1, 10),
-        (10, 0.5, 3, 30),
-        (1, 0.1, 1, 1),
-    ],
-)
-def test_a_ratio_is_a_share_of_the_graphs_of_a_joint_batch(motifs, graphs, ratio, every, count):
-    batch = Batch.from_data_list(motifs.graphs[:graphs])
-    rides = ride(64, "graph", batch, Recipe(ratio=ratio, every=every), 2 * every)
-    assert [len(some) for some in rides] == [count, *[0] * (every - 1)] * 2
-
-
-@pytest.mark.parametrize("every", [1, 2])
-def test_a_round_is_over_when_everybody_has_ridden(web, every):
-    """Sixteen carriers in turns of five: three of the four turns are full, the first ride once more."""
-    rides = ride(16, "node", web.graphs[0], Recipe(ratio=5 / 16 / every, every=every), 8 * every)[::every]
-    orders = [Lcg(100 + number).permutation(16).tolist() for number in (0, 1)]
-    found = [list(chain(*rides[:4])), list(chain(*rides[4:]))]
+    Rounds of graph tasks have their own orders; those of node tasks have one, so that batches can be kept.
+    """
+    schedule, recipe = rota(level), Recipe(carriers=5)
+    rides = [schedule.at(recipe, step, None).carriers.tolist() for step in range(12)]
+    orders = [Lcg(100 + (n if level == "graph" else 0)).permutation(16).tolist() for n in range(3)]
+    found = [list(chain(*rides[at : at + 4])) for at in (0, 4, 8)]
     assert found == [order + order[:4] for order in orders]
+    assert (len({*map(tuple, found)}) == 1) == (level == "node")
 
 
-@pytest.mark.parametrize("every", [1, 4])
-def test_without_a_ratio_all_carriers_ride(web, every):
-    rides = ride(16, "node", web.graphs[0], Recipe(every=every), 2 * every)
-    assert rides == [list(range(16)), *[[]] * (every - 1)] * 2
+@given(st.integers(1, 60), st.integers(1, 70), st.integers(1, 40), st.sampled_from(["graph", "node"]))
+def test_every_round_covers_every_carrier(m, carriers, presentations, level):
+    """Over a whole run, the uses of a plan are the portions of the schedule in order."""
+    schedule = rota(level, m)
+    recipe = Recipe(carriers=carriers, presentations=presentations, warmup_steps=7)
+    plan = recipe.plan(m, 50)
+    turns = [schedule.at(recipe, step, 50) for step in range(50)]
+    rides = [turn for turn in turns if turn is not schedule.none]
+    portions = -(-m // plan.count)
+    assert [len(turn.carriers) > 0 for turn in turns] == [plan.use(step) is not None for step in range(50)]
+    assert {len(turn.carriers) for turn in rides} == {plan.count}
+    assert {turn.weight for turn in rides} == {plan.weight}
+    for first in range(0, len(rides) - portions + 1, portions):
+        used = np.concatenate([turn.carriers for turn in rides[first : first + portions]])
+        assert set(used.tolist()) == set(range(m))
 
 
-def test_turns_need_a_step_and_a_batch_to_ride_beside(web):
-    rota, batch = CarrierSchedule(16, "node", lambda number: Lcg(number)), web.graphs[0]
-    for recipe, beside, step in (
-        (Recipe(ratio=0.1), batch, None),
-        (Recipe(ratio=0.1), None, 0),
-        (Recipe(every=2), batch, None),
-    ):
-        with pytest.raises(ParameterError, match="`ratio` requires `batch` and `step`"):
-            rota.at(recipe, beside, step)
-    assert len(rota.at(Recipe(every=2), None, 0).carriers) == 16
-    assert len(rota.at(Recipe(), None, None).carriers) == 16
+def test_without_a_step_all_carriers_are_used():
+    schedule = rota("node")
+    assert schedule.at(Recipe(), None, None) is schedule.all
+    assert schedule.all.carriers.tolist() == list(range(16))
+    assert schedule.all.weight == 1
 
 
-@pytest.mark.parametrize("ratio", [0.0, 1.0, -0.1, float("nan")])
-def test_a_ratio_lies_between_0_and_1(ratio):
-    with pytest.raises(ParameterError, match="ratio"):
-        Recipe(ratio=ratio)
+@pytest.mark.parametrize(("step", "steps"), [(None, 10), (-1, None), (-1, 10), (0, 0)])
+def test_a_step_is_a_number_of_a_run(step, steps):
+    with pytest.raises(ParameterError) as caught:
+        rota("node").at(Recipe(), step, steps)
+    assert caught.value.advice
 
 
 def test_the_last_two_rounds_are_kept(draw, motifs):
-    mark = draw(recipe=Recipe(ratio=0.16))
+    mark = draw(recipe=SOME)
     batch = Batch.from_data_list(motifs.graphs[:42])
     for step in range(12):
         mark.mix(batch, step=step)
@@ -366,10 +358,11 @@ def test_the_orders_of_two_portion_lengths_are_drawn_once_each():
 
 def test_carriers_are_laid_out_once_and_some_of_them_anew(draw):
     batches, like = draw().batches, torch.zeros(1)
-    some = np.array([3, 1])
+    some = Portion(np.array([5, 3, 1, 4]), 2, 1)
     chosen, whole, again, other = (batches.with_ordinary(c, like) for c in (some, None, None, some))
-    ordinary = len(batches.ordinary)
-    assert [one.num_graphs - ordinary for one in (chosen, whole, again, other)] == [2, 16, 16, 2]
+    assert [one.num_graphs for one in (chosen, whole, again, other)] == [2 + 16, 16 + 64, 16 + 64, 2 + 16]
+    laid = [batches.carriers.take(np.array([1, 4])), batches.ordinary.take(np.arange(16, 32))]
+    assert chosen.x.equal(to_batch(Graphs.concat(laid)).x)
     assert again.edge_index is whole.edge_index
     assert again.x is not whole.x  # some models write into their input
     assert again.x.equal(whole.x)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.nn.functional import cross_entropy
 
-from invgnn.nn.gradient_projection import projected_sum
+from invgnn.errors import ParameterError
+from invgnn.nn.gradient_projection import RareProjection, projected_sum
 from invgnn.training.batching import Collated
 from invgnn.training.tasks import new_model
 from invgnn.watermark.losses import NAT_SHARE, in_nats
@@ -83,15 +84,10 @@ def test_guard_in_ones_own_loop(motifs, draw, way):
     np.testing.assert_allclose(both, task + added, rtol=1e-4, atol=1e-6 * np.abs(own).max())
 
 
-def test_a_task_without_gradient_leaves_the_mark_alone(motifs, draw):
+def test_a_task_without_gradient_is_refused(motifs, draw):
     mark, model = draw(), new_model(motifs, "GIN", 0, hidden_channels=8).eval()
-    mark.joint_loss(model, torch.zeros(())).backward()
-    guarded_one = [p.grad for p in model.parameters()]
-    model.zero_grad()
-    mark.loss(model).backward()
-    for ours, theirs in zip(guarded_one, (p.grad for p in model.parameters()), strict=True):
-        assert (ours is None) == (theirs is None)
-        assert ours is None or torch.allclose(ours, theirs)
+    with pytest.raises(ParameterError, match="no gradient"):
+        mark.joint_loss(model, torch.zeros(()))
 
 
 def test_half_precision_gradients_are_guarded_too():
@@ -123,3 +119,78 @@ def test_a_wait_that_was_a_share_is_recalled_as_the_default():
     """Marks saved when `wait` was a share of the epochs must still open."""
     assert Recipe.recall({**Recipe(beta=2.0).record(), "wait": 0.2}) == Recipe(beta=2.0)
     assert Recipe.recall(Recipe(warmup_steps=3).record()) == Recipe(warmup_steps=3)
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_settings_of_the_former_pace_are_recalled_as_the_defaults(after):
+    """Marks saved with `ratio`, `every`, and `after_task` as a choice must still open."""
+    old = {**Recipe(beta=2.0, gradient_projection=True).record(), "ratio": 0.16, "every": 4}
+    for name in ("presentations", "carriers", "after_task"):
+        del old[name]
+    for name in ("after", "after_task"):  # two names that it had
+        found = Recipe.recall({**old, name: after})
+        assert found == Recipe(beta=2.0, gradient_projection=True)
+        assert (found.presentations, found.carriers, found.after_task) == (None, None, 70)
+
+
+def test_the_number_of_steps_after_the_task_is_recalled():
+    for after in (0, 1, 7):
+        assert Recipe.recall(Recipe(after_task=after).record()).after_task == after
+
+
+def test_unknown_settings_are_refused():
+    with pytest.raises(ParameterError, match="unknown settings: pace, tempo") as caught:
+        Recipe.recall({**Recipe().record(), "tempo": 1, "pace": 2})
+    assert caught.value.advice
+
+
+# --- projection that is measured rarely
+
+
+def two_losses(weight):
+    """Return two losses whose gradients conflict."""
+    return weight.square().sum(), (weight - 3).square().sum() + weight[0]
+
+
+def test_between_measurements_the_task_weighs_as_much_as_in_the_last():
+    """The weight is that of an exact projection, computed by hand."""
+    weight = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    task, mark = (torch.autograd.grad(loss, weight)[0] for loss in two_losses(weight))
+    factor = 1 - float(task @ mark) / float(task @ task)
+    assert factor > 1  # they conflict
+    projection = RareProjection(3)
+    found = []
+    for _ in range(6):
+        loss = projection.sum(*two_losses(weight), [weight])
+        found.append(torch.autograd.grad(loss, weight)[0])
+    for gradient in found:
+        torch.testing.assert_close(gradient, factor * task + mark)
+
+
+def test_every_measurement_replaces_the_weight():
+    weight = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    projection = RareProjection(2)
+    projection.sum(*two_losses(weight), [weight])
+    moved = torch.tensor([5.0, 4.0], dtype=torch.float64, requires_grad=True)
+    old = torch.autograd.grad(projection.sum(*two_losses(moved), [moved]), moved)[0]  # no conflict here
+    new = torch.autograd.grad(projection.sum(*two_losses(moved), [moved]), moved)[0]
+    exact = torch.autograd.grad(projected_sum(*two_losses(moved), [moved]), moved)[0]
+    torch.testing.assert_close(new, exact)
+    assert not torch.allclose(old, exact)
+
+
+def test_a_cap_is_measured_in_every_step():
+    weight = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    projection = RareProjection(4)
+    for _ in range(5):
+        ours = torch.autograd.grad(projection.sum(*two_losses(weight), [weight], 0.1), weight)[0]
+        exact = torch.autograd.grad(projected_sum(*two_losses(weight), [weight], 0.1), weight)[0]
+        torch.testing.assert_close(ours, exact)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("steps", [70, 1400, 5200, 20_000])
+def test_a_recipe_that_follows_a_plan_has_that_plan(dense, steps):
+    plan = Recipe().plan(128, steps, dense=dense)
+    assert Recipe().following(plan).plan(128, steps) == plan
+    assert (plan.uses > 0.9 * (steps - plan.first)) == (dense or steps < 20_000)

@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
@@ -19,7 +17,7 @@ from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.recipe import USES_PER_EPOCH, Recipe
+from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.schedule import CarrierSchedule
 
 ACCESSES = ("embedding", "logits")
@@ -29,7 +27,7 @@ ACCESSES = ("embedding", "logits")
 def owned(request, motifs, web, draw):
     """A task, its owner's mark and the marked model."""
     task = {"graph": motifs, "node": web}[request.param]
-    mark = draw(request.param, m=32, access=ACCESSES)
+    mark = draw(request.param, m=32, access=ACCESSES, recipe=Recipe(after_task=150))
     teacher = new_model(task, "GIN", 0, hidden_channels=16)
     train(teacher, task, mark, epochs=epochs(task), batch_size=32)
     return task, mark, teacher
@@ -130,7 +128,8 @@ def test_the_first_steps_are_distillation_as_everybody_does_it(owned):
     optimiser = torch.optim.Adam(theirs.train().parameters(), lr=0.02, weight_decay=5e-4)
     with torch.no_grad():
         wanted = torch.softmax(_ask(teacher, batch) / 3, -1)
-    for _ in range(5):
+    for epoch in range(5):  # the rate falls to nearly zero over the second half
+        optimiser.param_groups[0]["lr"] = 0.02 * min(1.0, 2 * (4.5 - epoch) / 5)
         optimiser.zero_grad()
         said = torch.log_softmax(_ask(theirs, batch) / 3, -1)
         (9 * nn.KLDivLoss(reduction="batchmean")(said, wanted)).backward()
@@ -143,36 +142,26 @@ def _ask(model, batch):
     return model(batch) if isinstance(model, Strange) else model(batch.x, batch.edge_index, batch.batch)
 
 
-@given(
-    st.integers(2, 200),
-    st.integers(1, 300),
-    st.one_of(st.none(), st.integers(1, 128)),
-)
-def test_the_pace_gives_every_carrier_its_turns(m, steps, beside):
-    paced = Recipe().paced(m, steps, beside)
-    assert paced.paced(m, 1, 1) is paced or paced.ratio is None
-    if paced.ratio is None:
-        assert USES_PER_EPOCH * m > (m - 1) * steps
-        return
-    share = paced.ratio if beside is None else paced.ratio / (1 - paced.ratio)
-    count = share * (m if beside is None else beside)
-    assert count == pytest.approx(round(count))
-    assert round(count) * steps >= USES_PER_EPOCH * m > (round(count) - 1) * steps
-    assert Recipe(ratio=0.16).paced(m, steps, beside).ratio == 0.16
-
-
-def test_many_batches_share_the_carriers_among_them(motifs, draw, monkeypatch):
+def test_presentations_are_spread_over_all_batches_of_all_epochs(motifs, draw, monkeypatch):
+    """Forty batches in three epochs: 120 steps, 24 of them warm-up; 64 use a quarter of the carriers."""
     mark, teacher = draw(m=16), new_model(motifs, "GIN", 0, hidden_channels=4)
-    student, turns = new_model(motifs, "GIN", 1, hidden_channels=4), []
-    whole = CarrierSchedule.at
-    monkeypatch.setattr(CarrierSchedule, "at", lambda *given: turns.append(whole(*given)) or turns[-1])
-    mark.replace(recipe=Recipe(warmup_steps=0)).refresh(
-        student, teacher, DataLoader(motifs.data, 4), epochs=1
-    )
-    assert len(turns) == 40
-    counts = np.bincount(np.concatenate([turn.carriers for turn in turns]), minlength=16)
-    assert counts.sum() >= USES_PER_EPOCH * 16
-    assert counts.min() >= 40 // 4  # four steps go round once
+    student, turns, called = new_model(motifs, "GIN", 1, hidden_channels=4), {}, []
+    whole, recipe = CarrierSchedule.at, Recipe(presentations=16, carriers=4, warmup_steps=30)
+
+    def note(schedule, given, step, steps):
+        turns[step] = whole(schedule, given, step, steps)
+        called.append((given, steps))
+        return turns[step]
+
+    monkeypatch.setattr(CarrierSchedule, "at", note)
+    mark.replace(recipe=recipe).refresh(student, teacher, DataLoader(motifs.data, 4), epochs=3)
+    plan = recipe.plan(16, 120)
+    assert set(called) == {(recipe.following(plan), 120)}
+    assert sorted(turns) == [step for step in range(120) if plan.use(step) is not None]
+    assert len(turns) == 64
+    assert min(turns) >= 24
+    counts = np.bincount(np.concatenate([turn.carriers for turn in turns.values()]), minlength=16)
+    assert counts.tolist() == [16] * 16
 
 
 # --- nothing else changes -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def own_marks(model: nn.Module, task: Task, count: int, m: int, seed: int) -> li
         seed: Seed of the secrets.
     """
     reference, places = Reference.of(task.data), accesses(model, task)
-    recipe = Recipe(warmup_steps=0, after_task=False)  # a stolen model is trained on its task already
+    recipe = Recipe(warmup_steps=0, after_task=0)  # a stolen model is trained on its task already
     return [
         Watermark.draw(own_secret(seed, number), reference, m=m, access=places, recipe=recipe)
         for number in range(count)

@@ -20,13 +20,10 @@ from invgnn.nn.model_file import Architecture, built, load_model
 from invgnn.readout.query import Suspect
 from invgnn.readout.reading import Access
 from invgnn.stats import laws, null
-from invgnn.stats.evidence import Evidence, empirical_p
+from invgnn.stats.evidence import GRINDING_BITS, Evidence, empirical_p
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.score_channel import ScoreChannel
 from invgnn.watermark.score_shift import ScoreShift
-
-GRINDING_BITS = 80
-"""Evidence in bits that no search for a fitting secret can reach: it would take about 2^80 trials."""
 
 
 class Sufficient(NamedTuple):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from invgnn.cli.console import check_output, find_passphrase, open_passphrase, progress, verb
-from invgnn.cli.options import Json, M, NoPassphrase, Overwrite, PassphraseFile, SplitSeed
+from invgnn.cli.options import Json, M, NoPassphrase, Overwrite, OwnData, PassphraseFile, SplitSeed
+from invgnn.cli.own_models import load_data, one_of
 
 if TYPE_CHECKING:
     from invgnn.readout.reading import Access
@@ -20,23 +21,25 @@ Examples:
   invgnn carriers --secret acme.secret --task PROTEINS -o acme.mark
   invgnn carriers --secret acme.secret --task Cora --access logits,labels \\
       -o acme.mark
+  invgnn carriers --secret acme.secret --data nets:graphs -o acme.mark
 """
 
 
 @verb
 def carriers(
     secret: Annotated[Path, typer.Option(metavar="FILE", help="Secret written by invgnn keygen.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the mark.")
+    ],
     task: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="TASK",
             help="Task whose training data the carriers are drawn from: BA-2motif, PROTEINS, NCI1, MUTAG, "
             "ENZYMES, Cora, CiteSeer, PubMed or Photo.",
         ),
-    ],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the mark.")
-    ],
+    ] = None,
+    data: OwnData = None,
     m: M = 128,
     access: Annotated[
         str,
@@ -124,6 +127,7 @@ def carriers(
     """
     from invgnn.secret import Secret
 
+    one_of(task, data)
     check_output(output, overwrite)
     beside = output.with_name(f"{output.name}.token")
     if tsa is not None:
@@ -136,24 +140,25 @@ def carriers(
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.sampler import Sampler
 
-    loaded = load_task(task.partition("/")[0], seed)
+    loaded = None if task is None else load_task(task.partition("/")[0], seed)
     levels = list(dict.fromkeys(level.strip() for level in access.split(",")))
     options: dict[str, Any] = {
         "m": m,
         "access": cast("list[Access]", levels),  # this and the key are checked by draw
         "layer": layer,
-        "classes": loaded.num_classes,
+        "classes": None if loaded is None else loaded.num_classes,
         "invariant": invariant,
         "key": cast("Key", key),
         "statistic": statistic,
         "score_channel": score_channel,
         "sampler": Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
     }
+    graphs = load_data(str(data)) if loaded is None else loaded.data
     with progress("drawing carriers", m) as tick:
         if tsa is None:
-            mark = Watermark.draw(held, loaded.data, **options, progress=tick)
+            mark = Watermark.draw(held, graphs, **options, progress=tick)
         else:
-            mark = _draw_bound(held, loaded.data, tsa, options, beside, overwrite)
+            mark = _draw_bound(held, graphs, tsa, options, beside, overwrite)
     mark.save(output, passphrase, insecure_no_passphrase=no_passphrase, overwrite=overwrite)
     sizes = [int(mark.carriers.sizes.min()), int(mark.carriers.sizes.max())]
     record = {

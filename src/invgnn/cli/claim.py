@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from invgnn.cli.console import check_input, check_output, fold, note, open_passphrase, verb
-from invgnn.cli.loading import load_data, load_suspect
+from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import (
     Alpha,
     IdentityFile,
@@ -101,7 +101,7 @@ def claim(
         held,
         load_suspect(model, architecture),
         owner,
-        load_data(task, seed),
+        load_task_data(task, seed),
         alpha=alpha,
         token=bound,
         label=label,

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from invgnn.cli.console import check_input, check_output, fold, open_passphrase, progress, verb
-from invgnn.cli.options import Json, Mark, Overwrite, PassphraseFile, Setting, TrainingSeed
-from invgnn.errors import DataError, FileError, ParameterError
+from invgnn.cli.options import (
+    Json,
+    Mark,
+    OptionalSetting,
+    Overwrite,
+    OwnArchitecture,
+    OwnData,
+    PassphraseFile,
+    TrainingSeed,
+)
+from invgnn.cli.own_models import embed_own
+from invgnn.errors import DataError, FileError, ParameterError, WeakMarkWarning
 
 if TYPE_CHECKING:
     from invgnn.nn.backbones import Backbone
@@ -22,13 +33,15 @@ Examples:
   invgnn embed --mark acme.mark --task PROTEINS/GIN --dry-run
   invgnn embed --mark acme.mark --task PROTEINS/GIN --start trained.model \\
       -o acme.model
+  invgnn embed --mark acme.mark --architecture nets:build --data nets:graphs \\
+      --start trained.pt -o acme.safetensors
 """
 
 
 @verb
 def embed(
     mark: Mark,
-    task: Setting,
+    task: OptionalSetting = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -44,13 +57,15 @@ def embed(
         typer.Option(
             metavar="N",
             min=1,
-            help="Number of epochs. Default: 100, or 20 with --start. Without --start, a node task takes "
-            "twice as many additional epochs for the mark.",
+            help="Number of epochs. Default: 100, or 20 with --start. On node tasks, the mark is embedded "
+            "in at most 70 additional epochs, and with --start in these alone.",
         ),
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(metavar="RATE", help="Learning rate. Default: 0.01, or 0.001 with --start."),
+        typer.Option(
+            metavar="RATE", help="Learning rate. Default: 0.01, or 0.001 with --start on graph tasks."
+        ),
     ] = None,
     beta: Annotated[
         float | None,
@@ -67,13 +82,27 @@ def embed(
             "fine-tune the model. Less of the mark then survives fine-tuning.",
         ),
     ] = False,
+    architecture: OwnArchitecture = None,
+    data: OwnData = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOD:FUNC",
+            help="With --architecture: MODULE:FUNCTION, a function of the model that returns a number, "
+            "measured before and after.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="With --architecture: most optimiser steps. Default: 200."),
+    ] = None,
     seed: TrainingSeed = 41,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Estimate training time and evidence from a tenth of the epochs, with and without the "
-            "mark. Nothing is written.",
+            help="Show how many carriers are used in how many steps, and estimate training time and "
+            "evidence from a tenth of the training. Nothing is written.",
         ),
     ] = False,
     passphrase_file: PassphraseFile = None,
@@ -88,6 +117,9 @@ def embed(
 
     Writes the model to FILE and prints its accuracy and the verdict on it.
 
+    To mark a trained model of your own, give --architecture, --data and --start. No labels are needed, and
+    the weights are written as safetensors.
+
     If the model has normalisation layers, the weights before them are scaled up. The model computes the
     same function, and the mark survives more fine-tuning.
 
@@ -100,12 +132,20 @@ def embed(
     elif not dry_run:
         raise ParameterError("no output file was given", "give -o FILE, or use --dry-run")
     check_input(mark, start)
-    rate = lr if lr is not None else 1e-3 if start else 1e-2
-    if not 0 < rate < float("inf"):
+    if lr is not None and not 0 < lr < float("inf"):
         raise ParameterError(
-            f"the learning rate must be a positive number, not {rate}", "give e.g. --lr 0.01"
+            f"the learning rate must be a positive number, not {lr}", "give e.g. --lr 0.01"
         )
+    own = _check_own(architecture, data, start, task, dry_run)
     passphrase = open_passphrase(mark, passphrase_file)
+    if own:
+        from invgnn.watermark.mark import Watermark
+
+        options = {"steps": steps, "seed": seed} | ({} if lr is None else {"lr": lr})
+        names = str(architecture), str(data), Path(str(start)), Path(str(output))
+        given = _changed(Watermark.load(mark, passphrase), beta, no_weight_scaling)
+        return embed_own(given, *names, metric=metric, options=options, overwrite=overwrite)
+    task = str(task)
 
     from dataclasses import replace
     from functools import partial
@@ -129,6 +169,7 @@ def embed(
     if start:
         model = _load_start(start, model, task)
     epochs = epochs or (20 if start else 100)
+    rate = lr or (1e-3 if start and loaded.level == "graph" else 1e-2)
     if dry_run:
         return _pilot(model, loaded, held, epochs=epochs, lr=rate, seed=seed, trained=start is not None)
     assert output is not None  # noqa: S101 -- checked above, before anything was loaded
@@ -144,7 +185,8 @@ def embed(
                 learn(progress=lambda done, total: tick(1))
         held = held.with_baseline(model, loaded.data)
     known = {"trained": start is not None}
-    with progress("training", planned(loaded, held, epochs, **known)) as tick:
+    with progress("training", planned(loaded, held, epochs, **known)) as tick, warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakMarkWarning)  # the verdict says it
         history = learn(held, progress=lambda done, total: tick(1), **known)
     verdict = verify(model, held, data=loaded.data if held.score_channel else None)
     matches = {level["access"]: level.get("matches") for level in verdict.levels}
@@ -167,6 +209,29 @@ def embed(
     return record, f"{words}\n{fold(str(verdict), 13)}", 0
 
 
+def _check_own(
+    architecture: str | None, data: str | None, start: Path | None, task: str | None, dry_run: bool
+) -> bool:
+    """Return whether a model of the user's own is to be marked; raise an error if something is missing."""
+    if architecture is None and data is None and task is not None:
+        return False
+    if None in (architecture, data, start) or task is not None or dry_run:
+        raise ParameterError(
+            "give either --task, or --architecture, --data and --start for a trained model of your own",
+            "your own model is not trained here: train it first, or put mark.joint_loss into your loop",
+        )
+    return True
+
+
+def _changed(mark: Watermark, beta: float | None, no_weight_scaling: bool) -> Watermark:
+    """Return the mark with the settings of this run."""
+    from dataclasses import replace
+
+    changes: dict[str, Any] = {} if beta is None else {"beta": beta}
+    changes |= {"weight_scale": None} if no_weight_scaling else {}
+    return mark.replace(recipe=replace(mark.recipe, **changes))
+
+
 def _rewrite(path: Path, mark: Watermark, passphrase: str | None) -> None:
     """Replace the file of a mark by the same mark with baseline scores."""
     from invgnn.watermark.mark import Watermark
@@ -184,7 +249,7 @@ def _pilot(model: Backbone, task: Task, mark: Watermark, **options: Any) -> Any:
     """Run the preflight of a dry run."""
     from invgnn.training.preflight import pilot_total, preflight
 
-    total = pilot_total(task, mark, options["epochs"], trained=options["trained"])
+    total = pilot_total(model, task, mark, options["epochs"], trained=options["trained"])
     with progress("training a pilot with and without the mark", total) as tick:
         found = preflight(model, task, mark, progress=lambda done, total: tick(1), **options)
     return found.record(), str(found), 0

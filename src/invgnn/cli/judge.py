@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
-from invgnn.cli.loading import call_function, load_data, load_suspect
+from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import (
     Alpha,
     Case,
@@ -20,6 +20,7 @@ from invgnn.cli.options import (
     SplitSeed,
     TsaRoots,
 )
+from invgnn.cli.own_models import call_function
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def judge(
     who = Identity.load(key, passphrase)
     exhibits = Exhibits(
         load_suspect(suspect, architecture),
-        load_data(task, seed) if reference is None else call_function(reference, "data"),
+        load_task_data(task, seed) if reference is None else call_function(reference, "data"),
         controls=[load_suspect(path, architecture) for path in control or ()],
         roots=[one for path in tsa_root or () for one in load_roots(path)],
         suspect_since=None if suspect_since is None else parse_time(suspect_since),

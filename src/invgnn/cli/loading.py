@@ -1,17 +1,15 @@
-"""Load suspects, architectures and data that a command names."""
+"""Load suspects and data that a command names."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from invgnn.errors import FileError, ParameterError
+from invgnn.cli.own_models import build_model
+from invgnn.errors import FileError
 
 
-def load_data(task: str | None, seed: int) -> Any:
+def load_task_data(task: str | None, seed: int) -> Any:
     """Load the training data of a task, if one is named.
 
     Args:
@@ -48,40 +46,3 @@ def load_suspect(path: Path, architecture: str | None) -> Any:
     built = build_model(architecture)
     require_plain(built)
     return load_model(path, built)
-
-
-def build_model(name: str) -> Any:
-    """Return the model of the user's function; its module may be in the current folder.
-
-    Args:
-        name: MODULE:FUNCTION.
-    """
-    from torch import nn
-
-    model = call_function(name, "a model")
-    if not isinstance(model, nn.Module):
-        raise ParameterError(
-            f"{name!r} must return a torch.nn.Module, not a {type(model).__name__}",
-            "return the model itself",
-        )
-    return model
-
-
-def call_function(name: str, what: str) -> Any:
-    """Call a function of the user; its module may be in the current folder.
-
-    Args:
-        name: MODULE:FUNCTION.
-        what: What it should return, for the error.
-    """
-    module, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        return getattr(importlib.import_module(module), function)()
-    except (Exception, SystemExit) as error:  # foreign code must not decide the exit code
-        raise ParameterError(
-            f"{name!r} does not return {what}: {type(error).__name__}: {error}",
-            "give MODULE:FUNCTION; the module must be importable from here, and the function takes no "
-            "arguments",
-        ) from error

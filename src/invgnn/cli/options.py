@@ -41,13 +41,12 @@ SecondModel = Annotated[
 _TASK = typer.Option(metavar="TASK", help="Task that the model was trained on, e.g. PROTEINS.")
 Task = Annotated[str, _TASK]
 OptionalTask = Annotated[str | None, _TASK]
-Setting = Annotated[
-    str,
-    typer.Option(
-        metavar="TASK/BACKBONE",
-        help="Task and backbone, e.g. PROTEINS/GIN. Backbones: GCN, GraphSAGE, SGC, GIN.",
-    ),
-]
+_SETTING = typer.Option(
+    metavar="TASK/BACKBONE",
+    help="Task and backbone, e.g. PROTEINS/GIN. Backbones: GCN, GraphSAGE, SGC, GIN.",
+)
+Setting = Annotated[str, _SETTING]
+OptionalSetting = Annotated[str | None, _SETTING]
 
 M = Annotated[int, typer.Option(metavar="N", help="Number of carriers, one bit each; must be even.")]
 Alpha = Annotated[float, typer.Option(metavar="RATE", help="False-positive rate that you accept.")]
@@ -84,5 +83,21 @@ TsaRoots = Annotated[
     typer.Option(
         metavar="PEM",
         help="Root certificate of a time-stamping authority that you trust. Can be given several times.",
+    ),
+]
+OwnData = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOD:FUNC",
+        help="Your own data instead of --task: MODULE:FUNCTION, a function without arguments that returns "
+        "your graphs, or the one graph of a node task. The module is imported and executed.",
+    ),
+]
+OwnArchitecture = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOD:FUNC",
+        help="Your own model: MODULE:FUNCTION, a class or function without arguments that returns it. The "
+        "module is imported and executed.",
     ),
 ]

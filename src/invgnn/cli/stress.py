@@ -15,12 +15,15 @@ from invgnn.cli.options import (
     Json,
     Mark,
     Model,
+    OptionalTask,
     Overwrite,
+    OwnArchitecture,
+    OwnData,
     PassphraseFile,
     SecondModel,
     SplitSeed,
-    Task,
 )
+from invgnn.cli.own_models import load_own_task, load_weights, one_of
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ Examples:
       --csv acme.csv -o acme.html
   invgnn stress --mark acme.mark --model acme.model --task PROTEINS \\
       --only prune,kd-kill,fine-tune
+  invgnn stress --mark acme.mark --model acme.safetensors --quick \\
+      --architecture nets:build --data nets:graphs
 """
 
 
@@ -43,7 +48,9 @@ Examples:
 def stress(
     mark: Mark,
     model: Model,
-    task: Task,
+    task: OptionalTask = None,
+    architecture: OwnArchitecture = None,
+    data: OwnData = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -83,6 +90,11 @@ def stress(
 
     The full suite trains about twenty models, which takes a while. --quick takes about a minute.
     """
+    one_of(task, data)
+    if (data is None) != (architecture is None):
+        raise ParameterError(
+            "--data and --architecture belong together", "give both for a model of your own, or --task"
+        )
     check_input(mark, model, second)
     if output is not None:
         check_output(output, overwrite)
@@ -97,9 +109,13 @@ def stress(
     from invgnn.watermark.mark import Watermark
 
     check_alpha(alpha)
-    held, loaded = Watermark.load(mark, passphrase), load_named(task, seed)
-    owned = load_for(loaded, model)
-    licensed = [] if second is None else [load_for(loaded, second)]
+    held = Watermark.load(mark, passphrase)
+    loaded = load_own_task(data, seed) if data else load_named(str(task), seed)
+
+    def opened(path: Path) -> Any:
+        return load_weights(path, architecture) if architecture else load_for(loaded, path)
+
+    owned, licensed = opened(model), [] if second is None else [opened(second)]
     changes = _chosen(licensed, only, quick)
     ledger = None if csv is None else StressTable(csv, owned, held, loaded, *licensed, alpha=alpha)
     rows: list[Row] = [] if ledger is None else ledger.read()
@@ -116,15 +132,17 @@ def stress(
             tick(1)
     found = outcomes(rows, alpha)
     if output is not None:
-        words = ["--mark", mark, "--model", model, "--task", task, "--alpha", f"{alpha:g}", "--seed", seed]
+        words = ["--mark", mark, "--model", model, "--alpha", f"{alpha:g}", "--seed", seed]
+        own = ["--architecture", architecture, "--data", data]
+        words += ["--task", task] if task else own
         words += ["--only", only] if only else []
         words += ["--quick"] if quick else []
         words += ["--second", second] if second else []
         command = shlex.join(["invgnn", "stress", *map(str, words)])
-        title, key = f"Stress test of {model.name} on {task}", held.context["key"]
+        title, key = f"Stress test of {model.name} on {loaded.name}", held.context["key"]
         write_stress(output, rows, alpha=alpha, key=key, title=title, command=command, overwrite=overwrite)
     record = {
-        "task": task,
+        "task": loaded.name if task is None else task,
         "alpha": alpha,
         "page": None if output is None else str(output),
         "csv": None if csv is None else str(csv),

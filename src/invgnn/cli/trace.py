@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from invgnn.cli.console import check_input, check_output, find_passphrase, progress, verb
-from invgnn.cli.loading import load_data, load_suspect
+from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import Alpha, Json, OptionalTask, Overwrite, PassphraseFile, SplitSeed
 from invgnn.errors import FileError, ParameterError
 
@@ -148,7 +148,7 @@ def _work(
 
     path = Path(suspect)
     model = open_suspect(load_suspect(path, architecture), None)
-    held, data = _marks(marks, passphrase_file), load_data(task, seed)
+    held, data = _marks(marks, passphrase_file), load_task_data(task, seed)
     rows = trace_suspect(path.name, model, held, alpha=alpha, suspects=count, data=data)
     return [row.record() for row in rows]
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
-from invgnn.cli.loading import load_data, load_suspect
-from invgnn.cli.options import Alpha, Json, Mark, Overwrite, PassphraseFile, SplitSeed
+from invgnn.cli.loading import load_suspect, load_task_data
+from invgnn.cli.options import Alpha, Json, Mark, Overwrite, OwnData, PassphraseFile, SplitSeed
+from invgnn.cli.own_models import load_data
 
 if TYPE_CHECKING:
     from invgnn.audit.verdict import Verdict
@@ -43,7 +44,7 @@ def verify(
         typer.Option(
             metavar="FILE",
             help="Suspect: a model written by invgnn embed or, with --architecture, a file of weights "
-            "alone (.safetensors, or a state dict in .pt or .pth).",
+            "alone (.safetensors, or a state dict or checkpoint in .pt, .pth or .ckpt).",
         ),
     ],
     architecture: Annotated[
@@ -82,10 +83,11 @@ def verify(
         str | None,
         typer.Option(
             metavar="TASK",
-            help="Task that the mark was drawn from, with the same --seed. Required if the mark has a "
-            "score channel.",
+            help="Task that the mark was drawn from, with the same --seed. Required, or --data, if the "
+            "mark has a score channel.",
         ),
     ] = None,
+    data: OwnData = None,
     seed: SplitSeed = 41,
     suspects: Annotated[
         int,
@@ -133,7 +135,7 @@ def verify(
         load_suspect(model, architecture),
         held,
         alpha,
-        data=load_data(task, seed),
+        data=load_data(data) if data else load_task_data(task, seed),
         access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
         controls=[load_suspect(path, architecture) for path in control or ()],
         code_from=code_from,  # type: ignore[arg-type]  # checked by verify
@@ -149,6 +151,7 @@ def verify(
         words += ["--code-from", code_from] if code_from != "auditor" else []
         words += [word for path in control or () for word in ("--control", path)]
         words += ["--task", task, "--seed", seed] if task else []
+        words += ["--data", data] if data else []
         words += ["--suspects", suspects]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)

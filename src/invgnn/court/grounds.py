@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from invgnn.audit.verify import GRINDING_BITS, Sufficient, beyond_search
+from invgnn.audit.verify import Sufficient, beyond_search
 from invgnn.court.timestamp import Stamp
+from invgnn.stats.evidence import GRINDING_BITS
 
 CLAIMS = 2**20
 """How many claims one party is assumed to have filed at most, unless a judge knows better."""

@@ -13,7 +13,8 @@ import torch
 from invgnn.audit.examine import Finding, examine
 from invgnn.checks import check_whole
 from invgnn.errors import ParameterError, SuspectError
-from invgnn.graphs.disjoint_union import Graphs, ranges
+from invgnn.graphs.attributed import Shown, joined
+from invgnn.graphs.disjoint_union import ranges
 from invgnn.nn.forward import Forward
 from invgnn.readout.query import Suspect, ask
 from invgnn.readout.replies import Replies
@@ -105,7 +106,8 @@ def _groups(marks: Mapping[str, Watermark]) -> Iterator[list[str]]:
     """Yield the names of marks that are read at the same layer, in groups of limited size."""
     alike: dict[Any, list[str]] = {}
     for name, mark in marks.items():
-        kind = (mark.layer, tuple(one.access for one in mark.readings), mark.carriers.x is None)
+        shown, _ = mark.asked
+        kind = (mark.layer, tuple(one.access for one in mark.readings), shown.x is None, tuple(shown.more))
         alike.setdefault(kind, []).append(name)
     for names in alike.values():
         for start in range(0, len(names), MARKS_AT_ONCE):
@@ -115,7 +117,7 @@ def _groups(marks: Mapping[str, Watermark]) -> Iterator[list[str]]:
 def _ask_all(suspect: Suspect, marks: Sequence[Watermark], forward: Forward | None) -> list[Replies]:
     """Ask a suspect about all questions of several marks in one pass, and return the replies of each."""
     asked = [mark.asked for mark in marks]
-    whole = Graphs.concat([graphs for graphs, _ in asked])
+    whole = joined([graphs for graphs, _ in asked])
     replies = ask(suspect, whole, marks[0].readings, forward or marks[0].forward)
     ends = np.cumsum([0, *(len(graphs) for graphs, _ in asked)])
     return [
@@ -124,7 +126,7 @@ def _ask_all(suspect: Suspect, marks: Sequence[Watermark], forward: Forward | No
     ]
 
 
-def _part(replies: Replies, graphs: Graphs, start: int) -> Replies:
+def _part(replies: Replies, graphs: Shown, start: int) -> Replies:
     """Return the replies to some consecutive questions."""
     chosen = np.arange(start, start + len(graphs))
     whole = replies.graphs

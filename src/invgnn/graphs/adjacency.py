@@ -21,7 +21,7 @@ class Matrices:
         # Cell (u, v) is at row[u] + v, where u and v are node numbers of the union.
         self.row = np.repeat(first[:-1] - g.ptr[:-1] * (g.sizes + 1), g.sizes)
         self.row += np.arange(g.num_nodes) * np.repeat(g.sizes, g.sizes)
-        self.cells = np.zeros(first[-1], dtype=np.bool_)
+        self.directed, self.cells = g.is_directed, np.zeros(first[-1], dtype=np.bool_)
         self.put(g.edges[:, 0], g.edges[:, 1], True)
 
     @classmethod
@@ -37,7 +37,9 @@ class Matrices:
             v: Nodes of the same graphs as `u`.
             joined: True to add the edges, False to remove them.
         """
-        self.cells[self.row[u] + v] = self.cells[self.row[v] + u] = joined
+        self.cells[self.row[u] + v] = joined
+        if not self.directed:
+            self.cells[self.row[v] + u] = joined
 
     def joined(self, u: Ints, v: Ints) -> Bools:
         """Return whether (u[i], v[i]) is an edge, for every i.
@@ -68,6 +70,6 @@ def adjacent(g: Graphs, u: Ints, v: Ints) -> Bools:
     matrices = Matrices.of(g)
     if matrices is not None:
         return matrices.joined(u, v)
-    wanted = key_edges(u, v, g.num_nodes)
+    wanted = u * g.num_nodes + v if g.is_directed else key_edges(u, v, g.num_nodes)
     found = np.searchsorted(g.edge_keys, wanted)
     return np.equal(g.edge_keys[np.minimum(found, len(g.edges) - 1)], wanted)

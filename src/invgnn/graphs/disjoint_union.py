@@ -1,4 +1,4 @@
-"""Many small undirected graphs, stored as one disjoint union."""
+"""Many small graphs, stored as one disjoint union."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graphs:
-    """Simple undirected graphs in one disjoint union.
+    """Simple graphs in one disjoint union, all undirected or all directed.
 
     Nodes are numbered through the whole union. Integer features stay integers, because a model may use them
     as indices into an embedding table.
@@ -42,8 +42,9 @@ class Graphs:
     Attributes:
         ptr: Node offsets of the graphs [G+1].
         edges: Every undirected edge once, as u < v, sorted [E,2]. Edges of one graph are therefore
-            consecutive.
+            consecutive. In directed graphs every edge as (source, target), sorted.
         x: Node features [N,F], integers as int64 and other numbers as float32, or None.
+        is_directed: Whether the edges have a direction.
 
     Raises:
         DataError: If the arrays have the wrong type or shape, an edge is not allowed, or a feature is not
@@ -53,6 +54,7 @@ class Graphs:
     ptr: Ints
     edges: Ints
     x: Features | None = None
+    is_directed: bool = False
 
     def __post_init__(self) -> None:
         for name, kinds in (("ptr", "iu"), ("edges", "iu"), ("x", "fiub")):
@@ -64,7 +66,7 @@ class Graphs:
                 )
         ptr = np.ascontiguousarray(self.ptr, dtype=np.int64)
         edges = np.ascontiguousarray(self.edges, dtype=np.int64)
-        _check_structure(ptr, edges)
+        _check_structure(ptr, edges, self.is_directed)
         object.__setattr__(self, "ptr", ptr)
         object.__setattr__(self, "edges", edges)
         if self.x is not None:
@@ -73,15 +75,16 @@ class Graphs:
             object.__setattr__(self, "x", x)
 
     @classmethod
-    def from_data(cls, items: Iterable[Any]) -> Graphs:
+    def from_data(cls, items: Iterable[Any], *, keep_directions: bool = False) -> Graphs:
         """Build the union of a list of PyG `Data` objects.
 
-        Self-loops and duplicate edges are dropped and every edge becomes undirected. A `UserWarning` is
-        issued if an edge exists in one direction only.
+        Self-loops and duplicate edges are dropped. By default every edge becomes undirected, and a
+        `UserWarning` is issued if an edge exists in one direction only.
 
         Args:
             items: The graphs, each with `edge_index` [2,E], `num_nodes` and optionally `x` [num_nodes,
                 features].
+            keep_directions: Return directed graphs if an edge exists in one direction only.
 
         Returns:
             The graphs, in the order given.
@@ -105,48 +108,58 @@ class Graphs:
             )
         u, v = local + np.repeat(ptr[:-1], count)
         proper = u != v
-        keys = np.sort(key_edges(u[proper], v[proper], int(ptr[-1])))
-        keys = keys[np.diff(keys, prepend=-1) > 0]  # 40 times as fast as numpy.unique
-        arrows = np.sort(u[proper] * int(ptr[-1]) + v[proper])
-        if np.count_nonzero(np.diff(arrows, prepend=-1)) != 2 * len(keys):
+        keys = _distinct(key_edges(u[proper], v[proper], int(ptr[-1])))
+        arrows = _distinct(u[proper] * int(ptr[-1]) + v[proper])
+        one_way = len(arrows) != 2 * len(keys)
+        if one_way and not keep_directions:
             warnings.warn(_DIRECTED, stacklevel=2)
         x = np.concatenate(features) if features else None
-        return cls(ptr, unkey_edges(keys, int(ptr[-1])), x)
+        directed = one_way and keep_directions
+        return cls(ptr, unkey_edges(arrows if directed else keys, int(ptr[-1])), x, directed)
 
     @classmethod
     def concat(cls, parts: Sequence[Graphs]) -> Graphs:
         """Return the graphs of all parts, in order, as one union.
 
         Args:
-            parts: At least one union, all with equally many features or all without features.
+            parts: At least one union, all with equally many features or all without features, all
+                directed or all undirected.
 
         Raises:
-            DataError: If there are no parts, or their features have different widths.
+            DataError: If there are no parts, or they differ in their features or directions.
         """
         if not parts:
             raise DataError(
                 "expected at least one union of graphs, got none", "pass a list of Graphs objects"
             )
         _check_widths([None if part.x is None else part.x.shape[1] for part in parts], "part")
+        if len({part.is_directed for part in parts}) > 1:
+            raise DataError(
+                "some graphs are directed and others are not", "make all of them directed or undirected"
+            )
         shift = offsets_of(np.array([part.num_nodes for part in parts], dtype=np.int64))
         x: list[NDArray[Any]] = [part.x for part in parts if part.x is not None]
         return cls.unchecked(
             offsets_of(np.concatenate([part.sizes for part in parts])),
             np.concatenate([part.edges + by for part, by in zip(parts, shift, strict=False)]),
             _as_features(np.concatenate(x)) if x else None,
+            parts[0].is_directed,
         )
 
     @classmethod
-    def unchecked(cls, ptr: Ints, edges: Ints, x: Features | None = None) -> Graphs:
+    def unchecked(
+        cls, ptr: Ints, edges: Ints, x: Features | None = None, is_directed: bool = False
+    ) -> Graphs:
         """Build graphs from arrays that are known to be valid, without checking them again.
 
         Args:
             ptr: Node offsets [G+1].
             edges: Edges [E,2].
             x: Node features [N,F], or None.
+            is_directed: Whether the edges have a direction.
         """
         made = object.__new__(cls)
-        for name, value in (("ptr", ptr), ("edges", edges), ("x", x)):
+        for name, value in (("ptr", ptr), ("edges", edges), ("x", x), ("is_directed", is_directed)):
             object.__setattr__(made, name, value)
         return made
 
@@ -166,7 +179,7 @@ class Graphs:
         edges = self.edges.take(ranges(self.edge_ptr[chosen], counts), axis=0)
         shift = np.repeat(ptr[:-1] - self.ptr[chosen], counts)
         x = None if self.x is None else self.x.take(ranges(self.ptr[chosen], sizes), axis=0)
-        return Graphs.unchecked(ptr, edges + shift[:, None], x)
+        return Graphs.unchecked(ptr, edges + shift[:, None], x, self.is_directed)
 
     def __len__(self) -> int:
         return self.num_graphs
@@ -211,7 +224,7 @@ class Graphs:
     @cached_property
     def edge_keys(self) -> Ints:
         """One number u * N + v per edge, ascending, for binary search [E]."""
-        return key_edges(self.edges[:, 0], self.edges[:, 1], self.num_nodes)
+        return self.edges[:, 0] * self.num_nodes + self.edges[:, 1]
 
     @cached_property
     def csr(self) -> tuple[Ints, Ints]:
@@ -220,12 +233,34 @@ class Graphs:
         return offsets_of(np.bincount(source, minlength=self.num_nodes)), target
 
     def directed(self) -> Ints:
-        """Return both directions of every edge [2,2E], sorted by source and then by target, as in PyG."""
+        """Return the `edge_index` of PyG, sorted by source and then by target: both directions of every
+        undirected edge [2,2E], or the edges of directed graphs [2,E].
+        """
         return self._arrows.copy()  # models may modify it in place
+
+    @property
+    def arrow_ptr(self) -> Ints:
+        """The offsets of the graphs in the result of `directed` [G+1]."""
+        return self.edge_ptr if self.is_directed else 2 * self.edge_ptr
+
+    @property
+    def more(self) -> dict[str, tuple[str, NDArray[Any]]]:
+        """Further tensors of nodes, edges and graphs; none here (see `Attributed`)."""
+        return {}
+
+    @cached_property
+    def skeleton(self) -> Graphs:
+        """The graphs without directions, in which statistics and invariants are defined."""
+        if not self.is_directed:
+            return self
+        keys = _distinct(key_edges(self.edges[:, 0], self.edges[:, 1], self.num_nodes))
+        return Graphs.unchecked(self.ptr, unkey_edges(keys, self.num_nodes), self.x)
 
     @cached_property
     def _arrows(self) -> Ints:
-        """Both directions of every edge [2,2E], sorted by source and then by target."""
+        """The result of `directed`."""
+        if self.is_directed:
+            return np.ascontiguousarray(self.edges.T)
         u, v, nodes = *self.edges.T, self.num_nodes
         keys = np.sort(np.concatenate([u * nodes + v, v * nodes + u]))
         source = keys // nodes  # seven times as fast as numpy.divmod
@@ -233,7 +268,8 @@ class Graphs:
 
     def record(self) -> dict[str, Any]:
         """Return the union as plain arrays, ready to be encoded."""
-        return {"ptr": self.ptr, "edges": self.edges, "x": self.x}
+        plain: dict[str, Any] = {"ptr": self.ptr, "edges": self.edges, "x": self.x}
+        return plain | {"directed": True} if self.is_directed else plain
 
     @classmethod
     def recall(cls, record: dict[str, Any]) -> Graphs:
@@ -242,7 +278,9 @@ class Graphs:
         Raises:
             DataError: If the record does not describe valid graphs.
         """
-        return cls(record["ptr"], record["edges"], record["x"])
+        if record.get("directed", True) is not True:
+            raise DataError("the directions of the graphs are malformed", "use another copy of the data")
+        return cls(record["ptr"], record["edges"], record["x"], "directed" in record)
 
     def digest(self) -> str:
         """Return the digest of the canonical encoding: equal graphs in equal order have equal digests.
@@ -336,19 +374,21 @@ def _describe(width: int | None) -> str:
     return "no features" if width is None else f"{width} features per node"
 
 
-def _check_structure(ptr: Ints, edges: Ints) -> None:
-    """Raise `DataError` unless offsets and edges describe sorted, simple, undirected graphs."""
+def _check_structure(ptr: Ints, edges: Ints, directed: bool) -> None:
+    """Raise `DataError` unless offsets and edges describe sorted, simple graphs."""
     advice = "build Graphs with Graphs.from_data, take or concat"
     if ptr.ndim != 1 or len(ptr) == 0 or ptr[0] != 0 or (np.diff(ptr) < 0).any():
         raise DataError("node offsets must start at 0 and not decrease", advice)
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise DataError(f"edges must have shape [E,2], not {list(edges.shape)}", advice)
-    u, v = edges.T
-    if len(edges) and (u.min() < 0 or v.max() >= ptr[-1] or (u >= v).any()):
+    u, v = np.minimum(*edges.T), np.maximum(*edges.T)
+    if len(edges) and (u.min() < 0 or v.max() >= ptr[-1] or (u == v).any()):
+        raise DataError("every edge must join two nodes u < v of the union", advice)
+    if not directed and (edges[:, 0] > edges[:, 1]).any():
         raise DataError("every edge must join two nodes u < v of the union", advice)
     if (v >= ptr[np.searchsorted(ptr, u, side="right")]).any():
         raise DataError("an edge joins two different graphs", advice)
-    if (np.diff(key_edges(u, v, int(ptr[-1]))) <= 0).any():
+    if (np.diff(edges[:, 0] * int(ptr[-1]) + edges[:, 1]) <= 0).any():
         raise DataError("edges must be sorted, and each may occur only once", advice)
 
 
@@ -377,6 +417,12 @@ def _check_features(ptr: Ints, x: NDArray[Any]) -> None:
             f"graph {graph} has NaN or infinite node features (as float32)",
             "remove or impute these values first",
         )
+
+
+def _distinct(keys: Ints) -> Ints:
+    """Return the distinct keys in ascending order; 40 times as fast as `numpy.unique`."""
+    keys = np.sort(keys)
+    return keys[np.diff(keys, prepend=-1) > 0]
 
 
 def offsets_of(counts: Ints) -> Ints:

@@ -17,6 +17,8 @@ from invgnn.graphs.statistics import component_of_node
 def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs, Ints]:
     """Apply `swaps` degree-preserving double-edge swaps to every graph.
 
+    Swaps of directed graphs exchange the targets of two edges, which keeps in- and out-degrees.
+
     A graph gets at most `tries * swaps` attempts. Every attempt draws 3 G numbers (an edge, another edge
     and a flip for all G graphs of the batch) until all graphs are finished, so the result depends only on
     the batch and the stream. Attempts that are certain to be made are drawn together. Features stay on
@@ -46,7 +48,8 @@ def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs
         left -= attempts
         if not state.searched:
             state.drop_hopeless()
-    return Graphs.unchecked(g.ptr, unkey_edges(np.sort(state.keys), g.num_nodes), g.x), state.done
+    edges = unkey_edges(np.sort(state.keys), g.num_nodes)
+    return Graphs.unchecked(g.ptr, edges, g.x, g.is_directed), state.done
 
 
 EXHAUSTIVE_UP_TO = 64
@@ -61,7 +64,7 @@ class _Rewiring:
     """The edges of many graphs during rewiring, and the graphs that still need swaps."""
 
     def __init__(self, g: Graphs, swaps: int) -> None:
-        self.swaps, self.nodes = swaps, g.num_nodes
+        self.swaps, self.nodes, self.directed = swaps, g.num_nodes, g.is_directed
         self.start, self.count = g.edge_ptr[:-1], np.diff(g.edge_ptr)
         (self.u, self.v), self.keys = g.edges.T.copy(), g.edge_keys.copy()
         self.matrices = Matrices.of(g)
@@ -101,8 +104,14 @@ class _Rewiring:
         self.live = self.live[self.done[self.live] < self.swaps]
 
     def _swapped(self, both: Ints, turned: Bools | bool, graphs: Ints) -> tuple[Ints, Bools]:
-        """Return the ends (lower, higher) of both edges after a swap, and whether the swap is allowed."""
+        """Return the ends of both edges after a swap (lower and higher, or source and target), and whether
+        the swap is allowed.
+        """
         (a, c), (b, d) = self.u[both], self.v[both]
+        if self.directed:  # a -> b and c -> d become a -> d and c -> b
+            source, target = np.array([a, c]), np.array([d, b])
+            allowed = (source != target) & ~self._present(source, target, graphs)
+            return np.array([source, target]), allowed.all(axis=0)
         one, other = np.array([a, np.where(turned, d, c)]), np.array([np.where(turned, c, d), b])
         low, high = np.minimum(one, other), np.maximum(one, other)
         # No self-loops, no duplicates. With a = c or b = d the new edges are the old ones and are present.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -63,25 +63,39 @@ def shared(loss: Tensor, model: nn.Module) -> Tensor:
     group = peers(model)
     if group is None or not loss.requires_grad:
         return loss
-    used = _leaves(loss)
+    used = leaves(loss).ids  # the data-parallel wrapper must not be notified of any other parameter
     reached = [p for p in model.parameters() if p.requires_grad and id(p) in used]
     return torch.as_tensor(_Shared.apply([loss], group, *reached))  # type: ignore[no-untyped-call]
 
 
-def _leaves(loss: Tensor) -> set[int]:
-    """Return the ids of the leaf tensors on which a loss depends.
+class Leaves(NamedTuple):
+    """On which leaf tensors a loss depends.
 
-    The data-parallel wrapper must not be notified of any other parameter.
+    Attributes:
+        ids: Their ids.
+        hidden: Whether a reentrant checkpoint hides some of them.
+    """
+
+    ids: set[int]
+    hidden: bool
+
+
+def leaves(loss: Tensor) -> Leaves:
+    """Return the leaf tensors on which a loss depends.
+
+    Args:
+        loss: The loss.
     """
     todo: list[Any] = [loss.grad_fn]
-    seen, found = set(), set()
+    seen, found, hidden = set(), set(), False
     while todo:
         node = todo.pop()
         if node is not None and node not in seen:
             seen.add(node)
             found.add(id(getattr(node, "variable", None)))
+            hidden = hidden or node.name() == "CheckpointFunctionBackward"
             todo += [before for before, _ in node.next_functions]
-    return found
+    return Leaves(found, hidden)
 
 
 class _Shared(torch.autograd.Function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.optim.swa_utils import AveragedModel
 from torch_geometric.data import Batch
 from torch_geometric.nn import MessagePassing
 
-from invgnn.errors import InvgnnError, SuspectError
-from invgnn.graphs.disjoint_union import Graphs
+from invgnn.errors import InvgnnError, ParameterError, SuspectError
+from invgnn.graphs.attributed import Shown, uncarried
 from invgnn.nn.layers import parts_of, walk
 from invgnn.nn.observation import Observation
 from invgnn.nn.rng import preserved_rng
@@ -33,8 +35,8 @@ def as_batch(**tensors: Tensor | None) -> Any:
     return type.__call__(_BATCH, **tensors)
 
 
-def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
-    """Return graphs as one PyG batch.
+def to_batch(graphs: Shown, like: Tensor | None = None) -> Any:
+    """Return graphs as one PyG batch, with all their tensors.
 
     Args:
         graphs: The graphs.
@@ -46,22 +48,26 @@ def to_batch(graphs: Graphs, like: Tensor | None = None) -> Any:
         edge_index=torch.from_numpy(graphs.directed()),
         batch=torch.from_numpy(graphs.graph_of_node.copy()),
         ptr=torch.from_numpy(graphs.ptr.copy()),
+        **{name: torch.from_numpy(value.copy()) for name, (_, value) in graphs.more.items()},
     )
     batch.num_nodes = graphs.num_nodes
     _make_separable(batch, graphs)
     return batch if like is None else placed(batch, like)
 
 
-def _make_separable(batch: Any, graphs: Graphs) -> None:
+def _make_separable(batch: Any, graphs: Shown) -> None:
     """Let `to_data_list` and `get_example` work, as on a batch that PyG collated."""
-    nodes, edges = torch.from_numpy(graphs.ptr.copy()), torch.from_numpy(2 * graphs.edge_ptr)
+    nodes, edges = torch.from_numpy(graphs.ptr.copy()), torch.from_numpy(graphs.arrow_ptr.copy())
+    rows = {"node": nodes, "edge": edges, "graph": torch.arange(len(graphs) + 1)}
     batch._num_graphs, batch._num_nodes = len(graphs), graphs.sizes.tolist()
     batch._slice_dict = {"edge_index": edges} | ({} if graphs.x is None else {"x": nodes})
-    batch._inc_dict = {"edge_index": nodes[:-1], "x": torch.zeros_like(nodes[:-1])}
+    batch._slice_dict |= {name: rows[kind] for name, (kind, _) in graphs.more.items()}
+    none = torch.zeros_like(nodes[:-1])
+    batch._inc_dict = {"edge_index": nodes[:-1], "x": none} | dict.fromkeys(graphs.more, none)
 
 
 def placed(batch: Any, like: Tensor) -> Any:
-    """Return a batch on the device of a tensor, with features of the same precision.
+    """Return a batch on the device of a tensor, with floating-point tensors of the same precision.
 
     Args:
         batch: A PyG batch.
@@ -69,10 +75,17 @@ def placed(batch: Any, like: Tensor) -> Any:
     """
     if batch.edge_index.device != like.device:
         batch = copy.copy(batch).to(like.device)
-    x = batch.x
-    if x is not None and x.is_floating_point() and like.is_floating_point() and x.dtype != like.dtype:
+    if not like.is_floating_point():
+        return batch
+    other = {
+        name: value
+        for name, value in batch._store.items()
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != like.dtype
+    }
+    if other:
         batch = copy.copy(batch)
-        batch.x = x.to(like.dtype)
+        for name, value in other.items():
+            batch[name] = value.to(like.dtype)
     return batch
 
 
@@ -102,14 +115,44 @@ def _require_weights(parts: Sequence[nn.Module]) -> None:
         )
 
 
-def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module inside a data-parallel wrapper of torch; other modules are returned unchanged.
+def require_module(model: Any) -> None:
+    """Refuse anything but a module where a mark is embedded.
 
-    Subclasses of the wrappers are not unwrapped.
+    Raises:
+        ParameterError: If it is not a module.
     """
-    parallel = (nn.parallel.DistributedDataParallel, nn.DataParallel)
-    inner = model.module if type(model) in parallel else model
-    return inner if isinstance(inner, nn.Module) else model
+    if not isinstance(model, nn.Module):
+        raise ParameterError(
+            f"a mark is embedded in an nn.Module, not in a {type(model).__name__}",
+            "pass the model first: mark.loss(model), mark.joint_loss(model, task_loss)",
+        )
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module inside the wrappers of torch; other modules are returned unchanged.
+
+    Unwrapped are data-parallel, compiled (`torch.compile`) and averaged (`AveragedModel`) models, also one
+    inside the other. Subclasses of the wrappers are not unwrapped. What is read and trained is the inner
+    module; its parameters are those of the wrapper.
+    """
+    while type(model) in _wrappers():
+        inner = getattr(model, "_orig_mod", None) if _is_compiled(model) else model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+    return model
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    """Return whether a module is the result of `torch.compile`."""
+    return type(model) in _wrappers()[3:]
+
+
+def _wrappers() -> tuple[type[nn.Module], ...]:
+    """Return the wrappers of torch; that of compiled models exists once the compiler is imported."""
+    parallel = nn.parallel.DistributedDataParallel, nn.DataParallel, AveragedModel
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    return parallel if compiler is None else (*parallel, compiler.OptimizedModule)
 
 
 @lru_cache(maxsize=256)
@@ -122,7 +165,8 @@ def _arguments(function: Callable[..., Any], bound: bool) -> dict[str, inspect.P
 def call(model: nn.Module, batch: Any) -> Tensor:
     """Run a model on a batch; the names of its forward arguments decide what is passed.
 
-    Models with `edge_index` receive `x`, `edge_index` and, if they accept it, `batch`. Models with one
+    Models with `edge_index` receive `x`, `edge_index` and, where they have arguments of these names,
+    `batch` and the further tensors of the batch, such as `edge_attr` and `edge_weight`. Models with one
     argument receive the batch object. Other models need a user-defined `forward=`.
 
     Args:
@@ -148,15 +192,23 @@ def call(model: nn.Module, batch: Any) -> Tensor:
         raise SuspectError(f"it is unknown how to call forward({', '.join(parameters)})", _FORWARD)
     given = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
     first = required[0].name if required else "x"
+    more = (name for name in parameters if name not in given and not uncarried(name) and name in batch)
+    given |= {name: batch[name] for name in more if isinstance(batch[name], Tensor)}
     given.setdefault(first, batch.x)  # the features may also be called h, feat or node_feats
     missing = [p.name for p in required if p.name not in given]
     if missing:
-        raise SuspectError(f"forward() requires {', '.join(missing)}, which carriers lack", _FORWARD)
+        raise SuspectError(
+            f"forward() requires {', '.join(missing)}, which carriers lack",
+            f"draw the mark from data that have it, with one row per node, edge or graph; or {_FORWARD}",
+        )
     return one_tensor(model(**{k: v for k, v in given.items() if k in parameters}))
 
 
 _FORWARD = "pass forward=lambda model, batch: ... that calls the model on a PyG batch"
-ADVICE = f"carriers have the features of the task they were drawn from; {_FORWARD}"
+ADVICE = (
+    "carriers have the tensors of the data that the mark was drawn from, passed by the names of forward's "
+    f"arguments; leave out those that the model does not use with tensors=(...), or {_FORWARD}"
+)
 
 
 def one_tensor(scores: Any) -> Tensor:
@@ -281,6 +333,8 @@ def observe(
     Raises:
         SuspectError: If the model cannot be called, or the layer cannot be observed.
     """
+    if _is_compiled(model):  # compiled code neither calls hooks nor sees that caches are cleared
+        model = unwrap(model)
     found = walk(model)
     _require_weights(found.parts)
     with uncached(found.parts):

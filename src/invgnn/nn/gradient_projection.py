@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from invgnn.errors import ParameterError
 from invgnn.nn.distributed import mean_over
 
 
@@ -40,15 +41,98 @@ def projected_sum(
     Returns:
         The loss.
     """
+    return _projected(task_loss, mark_loss, parameters, cap, peers)[0]
+
+
+class RareProjection:
+    """Gradient projection that is measured in some steps only.
+
+    Projecting out the conflict adds a multiple of the task's gradient. In the steps between two
+    measurements, the multiple of the last one is the weight of the task loss, which needs one backward pass
+    instead of two.
+
+    Args:
+        every: A measurement is made in every so-many-th step.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every, self._step, self._weight = every, 0, 1.0
+
+    def sum(
+        self,
+        task_loss: Tensor,
+        mark_loss: Tensor,
+        parameters: Iterable[Tensor],
+        cap: float | None = None,
+        peers: Any = None,
+    ) -> Tensor:
+        """Return the sum of both losses for the next step; arguments as in `projected_sum`."""
+        self._step += 1
+        if cap is None and (self._step - 1) % self.every:
+            return self._weight * task_loss + mark_loss
+        found, self._weight = _projected(task_loss, mark_loss, parameters, cap, peers)
+        return found
+
+
+def _projected(
+    task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor], cap: float | None, peers: Any
+) -> tuple[Tensor, float]:
+    """Return the sum of both losses, and the factor of the task's gradient in that of the sum."""
     wanted = [p for p in parameters if p.requires_grad]
     found = _pairs(wanted, _gradient(task_loss, wanted), _gradient(mark_loss, wanted), peers)
     if not found:
-        return task_loss + mark_loss
-    pairs = [pair for _, pair in found]
-    back, share = _weights(pairs, cap)
-    both = tuple(torch.add(task.mul(1 + share * back), mark, alpha=share) for task, mark in pairs)
+        return task_loss + mark_loss, 1.0
+    both, weight = _combined([pair for _, pair in found], cap)
     value = (task_loss + mark_loss).detach()
-    return torch.as_tensor(_Given.apply(value, both, *(p for p, _ in found)))  # type: ignore[no-untyped-call]
+    given = _Given.apply(value, both, *(p for p, _ in found))  # type: ignore[no-untyped-call]
+    return torch.as_tensor(given), weight
+
+
+def check_task_loss(loss: Any) -> None:
+    """Refuse a task loss that no gradient can be taken of.
+
+    Raises:
+        ParameterError: If it is not a single number in a tensor, or has no gradient where gradients are on.
+    """
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise ParameterError(
+            f"the task loss is {what}, expected a tensor with a single number",
+            "write mark.joint_loss(model, task_loss), the model first, with a mean or sum as the loss",
+        )
+    if not loss.requires_grad and torch.is_grad_enabled():
+        raise ParameterError(
+            "the task loss has no gradient, so the model would learn the mark alone",
+            "compute it from the model's output without detach(), item() or torch.no_grad()",
+        )
+
+
+def add_projected(
+    mark_loss: Tensor, parameters: Iterable[Tensor], cap: float | None = None, peers: Any = None
+) -> None:
+    """Add the gradient of a mark to the gradients that parameters hold, without what conflicts with them.
+
+    Args:
+        mark_loss: The loss of the mark.
+        parameters: The parameters to train, with the task's gradient in `grad`.
+        cap: Largest length of the mark's gradient relative to that of the task; None for no limit.
+        peers: The process group of a data-parallel model, or None.
+    """
+    wanted = [p for p in parameters if p.requires_grad]
+    found = _pairs(wanted, [p.grad for p in wanted], _gradient(mark_loss, wanted), peers)
+    if found:
+        both, _ = _combined([pair for _, pair in found], cap)
+        for (p, _), grad in zip(found, both, strict=True):
+            p.grad = grad
+
+
+def _combined(
+    pairs: Sequence[tuple[Tensor, Tensor]], cap: float | None
+) -> tuple[tuple[Tensor, ...], float]:
+    """Return the sum of both gradients of every parameter, without conflicts, and the task's factor."""
+    back, share = _weights(pairs, cap)
+    weight = 1 + share * back
+    return tuple(torch.add(task.mul(weight), mark, alpha=share) for task, mark in pairs), weight
 
 
 def _pairs(
@@ -83,7 +167,45 @@ def _gradient(loss: Tensor, parameters: list[Tensor]) -> Sequence[Tensor | None]
     """Return the gradient of a loss with respect to each parameter, None where there is none."""
     if not loss.requires_grad or not parameters:
         return [None] * len(parameters)
-    return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    try:
+        return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        if CHECKPOINTED in str(error):
+            return accumulated(loss, parameters)
+        if _DONATED not in str(error):
+            raise
+    # A compiled graph that gives its buffers away can be sent backward once. It is shared with no other
+    # loss: a mark's own forward pass runs the module inside.
+    return torch.autograd.grad(loss, parameters, allow_unused=True)
+
+
+CHECKPOINTED = "heckpoint"
+"""Part of the error of torch for a reentrant checkpoint, which `autograd.grad` cannot pass."""
+_DONATED = "donated buffers"
+"""Part of the error of torch for a compiled graph that is to be kept."""
+
+
+def accumulated(
+    loss: Tensor, parameters: Sequence[Tensor], outer: Tensor | None = None
+) -> list[Tensor | None]:
+    """Return the gradient of a loss by a backward pass that accumulates, as reentrant checkpoints need it.
+
+    The gradients that the parameters hold are left as they were.
+
+    Args:
+        loss: The loss.
+        parameters: The parameters.
+        outer: Gradient of the final loss with respect to this one; by default 1.
+    """
+    before = [p.grad for p in parameters]
+    try:
+        for p in parameters:
+            p.grad = None
+        torch.autograd.backward(loss, outer, retain_graph=True)
+        return [p.grad for p in parameters]
+    finally:
+        for p, grad in zip(parameters, before, strict=True):
+            p.grad = grad
 
 
 def _flat(gradients: Sequence[Tensor]) -> Tensor:

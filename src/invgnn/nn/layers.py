@@ -124,6 +124,16 @@ NORMS = (_BatchNorm, nn.LayerNorm, LayerNorm)
 """Norms of torch and PyG that act on each unit."""
 
 
+def has_batch_norm(model: nn.Module) -> bool:
+    """Return whether a model has a batch norm."""
+    return bool(batch_norms(model))
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """Return the batch norms of a model."""
+    return [part for part in parts_of(model) if isinstance(part, _BatchNorm)]
+
+
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """Return the outermost modules that are linear maps or norms, or hold parameters of their own."""
     own = any(p.numel() > 1 for p in module.parameters(recurse=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +23,8 @@ from invgnn.nn.backbones import (
     Backbone,
     build,
 )
+from invgnn.nn.checkpoint import fitted, misfit, read_weights
+from invgnn.nn.forward import unwrap
 from invgnn.nn.perception import PerceptionHead
 from invgnn.storage import container
 
@@ -60,10 +63,11 @@ def load_model(path: str | Path, architecture: Architecture | None = None) -> nn
     """Load a model from a file. No Python object is ever unpickled.
 
     Args:
-        path: A file that `save_model` wrote. With `architecture` it may also be a plain safetensors file,
-            or a PyTorch state dict (`.pt`, `.pth`).
-        architecture: A model with the layers of the saved one, or a function that builds it. It is not
-            changed.
+        path: A file that `save_model` wrote. With `architecture` it may also be a safetensors file, a
+            PyTorch state dict (`.pt`, `.pth`, `.bin`), alone or inside a checkpoint, or a Lightning
+            checkpoint (`.ckpt`). Prefixes that wrappers put before names are removed.
+        architecture: A model with the layers of the saved one, or a class or function without arguments
+            that builds it. It is not changed.
 
     Returns:
         The model, in evaluation mode: newly built, or a copy of `architecture` with the weights of the
@@ -75,14 +79,13 @@ def load_model(path: str | Path, architecture: Architecture | None = None) -> nn
     """
     if architecture is None:
         return _rebuild(path).eval()
-    model, weights = copy.deepcopy(built(architecture)), _weights(Path(path))
+    model, found = copy.deepcopy(unwrap(built(architecture))), read_weights(Path(path))
+    wanted = model.state_dict()
+    weights = fitted(found, wanted)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise FileError(
-            f"the weights in {path} do not fit this architecture: {_brief(error)}",
-            "build the architecture with the widths and layers of the saved model",
-        ) from error
+        raise misfit(Path(path), weights, wanted) from error
     return model.eval()
 
 
@@ -94,13 +97,28 @@ def built(architecture: Architecture) -> nn.Module:
     """
     model = architecture if isinstance(architecture, nn.Module) else None
     if model is None and callable(architecture):
-        model = architecture()
+        model = _called(architecture)
     if not isinstance(model, nn.Module):
         raise ParameterError(
             f"the architecture is a {type(architecture).__name__}, not a model",
             "pass an nn.Module, or a function without arguments that returns one",
         )
     return model
+
+
+def _called(build: Callable[[], nn.Module]) -> nn.Module:
+    """Return what a class or function builds; say what to pass instead if it needs arguments."""
+    name = getattr(build, "__name__", type(build).__name__)
+    try:
+        inspect.signature(build).bind()
+    except TypeError as error:
+        raise ParameterError(
+            f"{name} cannot be called without arguments: {error}",
+            f"pass architecture=lambda: {name}(...) with the arguments of the saved model",
+        ) from error
+    except ValueError:  # it has no signature
+        pass
+    return build()
 
 
 def _rebuild(path: str | Path) -> Backbone:
@@ -165,19 +183,3 @@ def _brief(error: Exception) -> str:
     """Return the text of an error, shortened because an untrusted file may contain long texts."""
     text = error.message if isinstance(error, InvgnnError) else str(error)
     return text if len(text) <= 400 else f"{text[:400]} …"
-
-
-def _weights(path: Path) -> dict[str, Any]:
-    """Return the state dict in a file."""
-    if path.suffix in {".pt", ".pth"}:
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise FileError(
-                f"{path} is not a plain PyTorch state dict: {_brief(error)}",
-                "save model.state_dict(), or use safetensors",
-            ) from error
-        if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
-            raise FileError(f"{path} contains no state dict", "save model.state_dict(), or use safetensors")
-        return dict(state)
-    return container.read_tensors(path)

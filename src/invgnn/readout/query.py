@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from invgnn.errors import InvgnnError, SuspectError
-from invgnn.graphs.disjoint_union import Graphs, Ints, ranges
+from invgnn.graphs.attributed import Shown
+from invgnn.graphs.disjoint_union import Ints, ranges
 from invgnn.nn.forward import ADVICE, Forward, evaluation_mode, observe, placed, to_batch, unwrap, weight_of
 from invgnn.nn.observation import Observation
 from invgnn.readout.answers import without_gaps
 from invgnn.readout.reading import Direction, Reading, answer, head_of
 from invgnn.readout.replies import Replies
-from invgnn.readout.scores import _array, _filled
+from invgnn.readout.scores import _array, _filled, _real
 
 Suspect = nn.Module | Callable[[Any], Any]
 """A module, or a function that maps a PyG batch to scores."""
@@ -33,7 +34,7 @@ PATIENCE = 64
 
 def ask(
     suspect: Suspect,
-    graphs: Graphs,
+    graphs: Shown,
     readings: Sequence[Reading],
     forward: Forward | None = None,
     chunk: int = CHUNK,
@@ -106,7 +107,7 @@ def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tu
 
 def answers_on(
     suspect: Suspect,
-    graphs: Graphs,
+    graphs: Shown,
     reading: Reading,
     direction: Direction,
     forward: Forward | None = None,
@@ -175,6 +176,7 @@ class _Caller:
         self.suspect, self.forward = suspect, forward
         self.layer = next((r.layer for r in readings if r.hidden), None)
         self.hidden = {r.access for r in readings if r.hidden}
+        self.real = any(r.access == "values" for r in readings)
         self.failures: dict[str, SuspectError] = {}
         self.like = weight_of(suspect) if isinstance(suspect, nn.Module) else None
         if not isinstance(suspect, nn.Module) and self.layer is not None:
@@ -193,7 +195,7 @@ class _Caller:
         self.failures |= {name: SuspectError(why(name), advice) for name in self.hidden}
         self.layer = None
 
-    def __call__(self, graphs: Graphs) -> _Part:
+    def __call__(self, graphs: Shown) -> _Part:
         """Query the suspect with some graphs."""
         batch = to_batch(graphs, self.like)
         if not isinstance(self.suspect, nn.Module):
@@ -207,7 +209,7 @@ class _Caller:
         here = None if embeddings is None else embeddings.cpu().double()
         return _Part(self._scores(seen.scores, graphs), here, perceived)
 
-    def _scores(self, reply: Any, graphs: Graphs) -> NDArray[Any]:
+    def _scores(self, reply: Any, graphs: Shown) -> NDArray[Any]:
         """Return the scores in a reply, with one row per graph or per node."""
         return _array(reply, {len(graphs), graphs.num_nodes}, len(graphs) == 1)
 
@@ -256,7 +258,7 @@ def _nothing(access: str, width: int, like: Tensor | None = None, /) -> Tensor:
 # -- all calls together ----------------------------------------------------------------------------
 
 
-def _joined(graphs: Graphs, parts: list[tuple[Ints, _Part]], caller: _Caller) -> Replies:
+def _joined(graphs: Shown, parts: list[tuple[Ints, _Part]], caller: _Caller) -> Replies:
     """Return the replies of all calls in the order of the questions; missing rows are NaN."""
     forms = Counter(len(part.scores) != len(chosen) for chosen, part in parts for _ in chosen)
     by_node = forms[True] > forms[False]
@@ -272,11 +274,12 @@ def _joined(graphs: Graphs, parts: list[tuple[Ints, _Part]], caller: _Caller) ->
         _stacked(graphs, parts, lambda part: part.embeddings),
         _stacked(graphs, parts, lambda part: part.perceived),
         caller.failures,
+        values=_real(rows, scores) if caller.real else None,
     )
 
 
 def _stacked(
-    graphs: Graphs, parts: list[tuple[Ints, _Part]], pick: Callable[[_Part], Tensor | None]
+    graphs: Shown, parts: list[tuple[Ints, _Part]], pick: Callable[[_Part], Tensor | None]
 ) -> Tensor | None:
     """Return one tensor of a part of all replies, NaN for refused graphs; None unless every call has it."""
     given = [(chosen, pick(part)) for chosen, part in parts]

@@ -1,4 +1,4 @@
-"""Compute one answer per graph from the output of a model, at four levels of access.
+"""Compute one answer per graph from the output of a model, at five levels of access.
 
 Answers never depend on the secret bits.
 """
@@ -19,7 +19,7 @@ from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.nn.observation import PROBABILITY_FLOOR, Observation, full, log_scores, pool
 
-Access = Literal["perception", "embedding", "logits", "labels"]
+Access = Literal["perception", "embedding", "logits", "labels", "values"]
 """The levels of access to a suspect."""
 Feature = Literal["projection", "confidence"]
 """The features that can be read from logits."""
@@ -45,7 +45,8 @@ class Reading:
     """Where a suspect is read, declared before its answers are known.
 
     Attributes:
-        access: What the suspect provides: `perception`, `embedding`, `logits` or `labels`.
+        access: What the suspect provides: `perception`, `embedding`, `logits` or `labels`; `values` for
+            real-valued outputs, as of a regression, link scores or independent labels.
         layer: For `embedding` and `perception`: the name of a module (its output), `"name:in"` (its input),
             or `"auto"`: the input of the last layer with weights that the model calls.
         feature: For `logits`: the secret `projection` of the scores, or the `confidence` of the top class.
@@ -145,7 +146,7 @@ def answer(seen: Observation, reading: Reading, direction: Direction, model: Any
     if reading.access == "logits" and reading.feature == "confidence":
         return _confidence(seen)
     rows = pooled(seen, reading)
-    width = rows.shape[1]
+    width = rows.shape[1]  # one real-valued output is itself the answer, up to its sign
     signs = direction(reading.access, width, rows)
     if reading.access == "logits" and width % 2:
         # Orthogonal to 1: logits and log-probabilities give equal answers.
@@ -162,13 +163,43 @@ def _uncast(like: Tensor) -> AbstractContextManager[Any]:
 
 
 def pooled(seen: Observation, reading: Reading) -> Tensor:
-    """Return one row per graph: its embedding, or its log-probabilities.
+    """Return one row per graph: its embedding, its values, or its log-probabilities.
 
     Args:
         seen: The result of a forward pass.
         reading: Where to read.
     """
+    if reading.access == "values":
+        return pool(real_values(seen.scores), seen.batch)
     return seen.embeddings if reading.hidden else seen.log_probabilities
+
+
+def real_values(scores: Tensor) -> Tensor:
+    """Return real-valued outputs, ready to be projected: a single output as it is.
+
+    Several outputs may have different units, so each is divided by its own spread over all rows. If all
+    of them lie in [0, 1], they are independent probabilities, and their log-odds are used: logits and
+    probabilities then read alike.
+
+    Guarantee: spread and form depend on the suspect's answers to carriers and ordinary inputs alone, never
+    on the bits or on the marked original. Given the answers, the bits are a uniformly random balanced
+    vector, so the null stays exact.
+
+    Args:
+        scores: The outputs, one row per graph or per node.
+    """
+    rows = full(scores)
+    rows = rows.reshape(len(rows), -1)
+    if rows.shape[1] == 1:
+        return rows
+    known = rows.detach()
+    known = known[torch.isfinite(known).all(1)]
+    if not len(known):
+        return rows
+    if bool(((known >= 0) & (known <= 1)).all()):
+        rows, known = (torch.logit(each, eps=PROBABILITY_FLOOR) for each in (rows, known))
+    spread = known.std(0, correction=0)
+    return rows / torch.where(spread > 0, spread, torch.ones_like(spread))
 
 
 def natural_spread(seen: Observation, reading: Reading, rows: slice) -> Tensor:

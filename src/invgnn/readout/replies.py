@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from invgnn.errors import SuspectError
-from invgnn.graphs.disjoint_union import Graphs, Ints
+from invgnn.graphs.attributed import Shown
+from invgnn.graphs.disjoint_union import Ints
 from invgnn.nn.forward import to_batch
 from invgnn.nn.observation import Observation, log_scores, pool
 from invgnn.readout.alignment import Columns, assign, in_order, select
@@ -31,15 +33,18 @@ class Replies:
         failures: Access levels that cannot be read, and why.
         labels: The class of every row of the scores, -1 if unknown; None without labels.
         classes: Number of classes of the task, if known.
+        values: The same replies as real numbers, without any change, NaN if refused; None unless they are
+            read at `values`.
     """
 
-    graphs: Graphs
+    graphs: Shown
     scores: Tensor
     embeddings: Tensor | None
     perceived: Tensor | None
     failures: dict[str, SuspectError] = field(default_factory=dict)
     labels: Ints | None = None
     classes: int | None = None
+    values: Tensor | None = None
 
     def labelled(self, labels: Ints | None, classes: int | None) -> Replies:
         """Return the replies with the classes of the questions, if these fit the rows of the scores.
@@ -91,6 +96,8 @@ class Replies:
         if reading.access == "perception" and self.perceived is not None:
             return np.asarray(self.perceived.numpy(), dtype=np.float64)
         batch = to_batch(self.graphs)
+        if reading.access == "values":
+            return self._real_answers(reading, direction, batch)
         logs = select(self.logs, self.alignments[0] if columns is None else columns)
         seen = Observation(logs, self.embeddings, batch)
         found = (
@@ -101,4 +108,13 @@ class Replies:
         if not reading.hidden:
             void = ~torch.isfinite(self.scores).all(1)
             found = found.masked_fill(pool(void.to(found), batch).view(-1) > 0, torch.nan)
+        return np.asarray(found.double().numpy(), dtype=np.float64)
+
+    def _real_answers(self, reading: Reading, direction: Direction, batch: Any) -> NDArray[np.float64]:
+        """Return one answer per question from real-valued outputs."""
+        if self.values is None:
+            raise SuspectError(
+                "the suspect was not asked for real-valued outputs", "ask it for all declared readings"
+            )
+        found = answer(Observation(self.values, None, batch), reading, direction)
         return np.asarray(found.double().numpy(), dtype=np.float64)

@@ -67,6 +67,17 @@ def _array(value: Any, rows: set[int], single: bool) -> NDArray[Any]:
     return found
 
 
+def _real(rows: int, parts: list[tuple[Ints, NDArray[Any]]]) -> Tensor:
+    """Return real-valued outputs of all calls as they are; rows without numbers, or with fewer, are NaN."""
+    held = [(chosen, scores) for chosen, scores in parts if scores.dtype.kind in "fiub"]
+    width = max((scores.shape[1] for _, scores in held), default=1)
+    out = np.full((rows, width), np.nan)
+    for chosen, scores in held:
+        if scores.shape[1] == width:
+            out[chosen] = scores
+    return torch.from_numpy(out)
+
+
 def _filled(rows: int, parts: list[tuple[Ints, NDArray[Any]]]) -> Tensor:
     """Return the scores of all calls; rows without a reply, or with a minority format, are NaN."""
     forms = Counter(scores.dtype.kind == "f" for chosen, scores in parts for _ in chosen)

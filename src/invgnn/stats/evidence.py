@@ -18,6 +18,8 @@ from invgnn.stats.rank_sum import (
     rank_sum,
 )
 
+GRINDING_BITS = 80
+"""Evidence in bits that no search for a fitting secret can reach: it would take about 2^80 trials."""
 STATISTICS = ("matches", "rank", "combined")
 """The statistics that a test may declare."""
 

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from invgnn.audit.report.figures import INK, SOFT, WRONG, draw
 from invgnn.audit.report.page import environment
-from invgnn.audit.verify import GRINDING_BITS
 from invgnn.errors import ParameterError
+from invgnn.stats.evidence import GRINDING_BITS
 from invgnn.storage import container
 from invgnn.stress_test.rows import Row
 from invgnn.stress_test.run import RELEASED

@@ -108,7 +108,8 @@ class _Work:
                     states.append(copy.deepcopy(self.model.state_dict()))
                 tick(1)
 
-            train(self.model, self.task, epochs=plan.epochs, lr=plan.lr, seed=plan.seed, progress=keep)
+            options: dict[str, Any] = {"epochs": plan.epochs, "lr": plan.lr, "seed": plan.seed}
+            train(self.model, self.task, decay=False, progress=keep, **options)
         return states
 
     def _steepness(self, graphs: Graphs, states: list[State]) -> Lipschitz:
@@ -132,7 +133,7 @@ class _Work:
         plan, twin = self.plan, copy.deepcopy(self.model)
         mark = self.mark.replace(recipe=replace(self.mark.recipe, beta=beta))
         options: dict[str, Any] = {"epochs": plan.marked, "lr": plan.lr, "seed": plan.seed + 1}
-        history = train(twin, self.task, mark, progress=lambda done, total: tick(1), **options)
+        history = train(twin, self.task, mark, decay=False, progress=lambda done, total: tick(1), **options)
         found = mark.evidence(mark.read(twin))
         return Trial(
             val_acc=history.best_val_acc,
@@ -178,9 +179,7 @@ class _Work:
 def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
     """Draw the mark of the calibration from a public stream."""
     key: Any = "plain" if plan.access == "perception" else "keyed"
-    recipe = Recipe(
-        loss="mse", gradient_projection=False, warmup_steps=0, after_task=False, weight_scale=None
-    )
+    recipe = Recipe(loss="mse", gradient_projection=False, warmup_steps=0, after_task=0, weight_scale=None)
     secret = Secret(public_stream("calibration", setting, plan.seed).bytes(32))
     return Watermark.draw(secret, reference, m=plan.m, access=plan.access, key=key, recipe=recipe)
 

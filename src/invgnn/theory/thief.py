@@ -118,7 +118,7 @@ def steal(
             f"goal={goal!r}, reach={reach}, steps={steps}",
             f"choose a goal of {', '.join(get_args(Goal))}, reach > 0 and steps >= 1",
         )
-    mark = mark.replace(recipe=replace(mark.recipe, ratio=None, every=1, beta=1.0))
+    mark = mark.replace(recipe=replace(mark.recipe, beta=1.0))
     victim, tau = copy.deepcopy(unwrap(model)).eval(), null.EXACT.threshold(mark.m, alpha)
     allowed = reach * typical(victim)
     order = (gradient(victim, mark.loss(victim)).abs() * allowed).argsort(descending=True, stable=True)

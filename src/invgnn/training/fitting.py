@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from invgnn.nn.distributed import agree
 from invgnn.nn.forward import call
-from invgnn.nn.optimise import WEIGHT_DECAY, optimise
+from invgnn.nn.optimise import WEIGHT_DECAY, LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, accuracy, batches, placed
 from invgnn.training.tasks import Task
@@ -28,7 +28,7 @@ class History:
     """Metrics of every epoch of a training run, and which epoch was kept.
 
     Attributes:
-        val_acc: Validation accuracy after every epoch.
+        val_acc: Validation accuracy after every epoch; NaN where it was not measured.
         loss: Sum of the task losses of every epoch.
         mark_loss: Sum of the weighted losses of the mark of every epoch.
         best_epoch: The epoch that was kept, counted from 0.
@@ -42,12 +42,6 @@ class History:
     best_epoch: int = -1
     best_val_acc: float = -1.0
     test_acc: float = float("nan")
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the best epoch is among the last tenth, so that more training may still help."""
-        n = len(self.val_acc)
-        return n > 0 and 10 * (self.val_acc.index(max(self.val_acc)) + 1) > 9 * n
 
     def then(self, after: History) -> History:
         """Return this history followed by another; the kept epoch is that of the second."""
@@ -87,6 +81,8 @@ class FitOptions:
         batch_size: Graphs per batch.
         seed: Fixes the order of batches and dropout.
         select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
+        decay: Whether the learning rate falls to zero over the second half of the epochs.
+        warmup: Over how many epochs the learning rate rises to `lr`.
     """
 
     epochs: int = 100
@@ -95,6 +91,12 @@ class FitOptions:
     batch_size: int = BATCH_SIZE
     seed: int = 41
     select: bool = True
+    decay: bool = False
+    warmup: int = 0
+
+    def rate(self) -> LearningRate:
+        """Return the learning rate of every epoch of a run."""
+        return LearningRate(self.lr, self.epochs, decay=self.decay, warmup=self.warmup)
 
 
 def fit(
@@ -104,8 +106,9 @@ def fit(
     losses: Callable[[Item, int], Losses],
     options: FitOptions,
     *,
-    eligible: Callable[[int], bool] = lambda epoch: True,
+    eligible: float = 1.0,
     prefer_later: bool = False,
+    settled: Callable[[History], int] | None = None,
     held: Collated | None = None,
     progress: Progress | None = None,
 ) -> History:
@@ -117,15 +120,17 @@ def fit(
         source: Returns the batches of one epoch.
         losses: Maps a batch and the number of the optimiser step to its losses.
         options: Settings of the run. The batches and the random state are the caller's.
-        eligible: Which epochs may be kept.
+        eligible: Share of the epochs, counted from the end, that may be kept.
         prefer_later: Which of two equally good epochs to keep.
+        settled: Returns in how many further epochs a run may finish, 0 if it may not yet; asked after every
+            epoch. Validation accuracy is then measured only after epochs that may be kept.
         held: The collated graphs of a graph task, to evaluate on.
         progress: Called after every epoch.
 
     Returns:
         The history.
     """
-    history, best = History(), dict[str, Tensor]()
+    history, best, rate = History(), dict[str, Tensor](), options.rate()
     total, marked = 0.0, 0.0
 
     def loss(item: Item, step: int) -> Tensor:
@@ -140,24 +145,19 @@ def fit(
         history.loss.append(total)
         history.mark_loss.append(marked)
         total, marked = 0.0, 0.0
-        found = accuracy(model, task, task.val, held)
+        if settled is not None and (further := settled(history)):
+            rate.finish_after(epoch, further)
+        late = epoch + 1 > (1 - eligible) * rate.epochs
+        found = accuracy(model, task, task.val, held) if late or settled is None else float("nan")
         history.val_acc.append(found)
         better = found > history.best_val_acc or (prefer_later and found == history.best_val_acc)
-        if not options.select or (eligible(epoch) and better):
+        if not options.select or (late and better):
             history.best_epoch, history.best_val_acc = epoch, found
             best = {k: v.detach().clone() for k, v in model.state_dict().items()}
         if progress is not None:
-            progress(epoch + 1, options.epochs)
+            progress(epoch + 1, rate.epochs)
 
-    optimise(
-        model,
-        source,
-        loss,
-        epochs=options.epochs,
-        lr=options.lr,
-        weight_decay=options.weight_decay,
-        after_epoch=finish,
-    )
+    optimise(model, source, loss, rate, weight_decay=options.weight_decay, after_epoch=finish)
     if best:
         model.load_state_dict(best)
     agree(model)  # each process selects by its own statistics

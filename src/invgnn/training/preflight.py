@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass
+import warnings
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from torch import nn
 
+from invgnn.errors import WeakMarkWarning
 from invgnn.stats.evidence import evidence_of
 from invgnn.training.fitting import Progress
 from invgnn.training.tasks import Task
-from invgnn.training.trainer import planned, train
+from invgnn.training.trainer import plan_of, planned, train
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.plan import Plan
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """The result of a short pilot run with the mark and one without it.
+    """The cost of a mark, from its plan and a short pilot run.
 
     Attributes:
-        pilot: Epochs of the pilot with the mark, including those for the task if the mark is embedded after
-            it.
-        epochs: The same for the whole training with the mark.
+        plan: How the mark is embedded: carriers, steps and presentations.
+        epochs: Epochs of the whole training with the mark.
         plain: Estimated seconds of the whole training without the mark.
         marked: Estimated seconds of the whole training with the mark.
-        bits: Evidence bits after the pilot, by access level; longer training usually increases them.
+        pilot: Share of the training that the pilot made.
+        bits: Evidence bits after the pilot, by access level; the whole training usually increases them.
         most: Evidence bits if every bit is read right, the limit set by m and the statistic.
     """
 
-    pilot: int
+    plan: Plan
     epochs: int
     plain: float
     marked: float
+    pilot: float
     bits: dict[str, float]
     most: float
 
@@ -44,14 +50,15 @@ class Preflight:
 
     def record(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
-        return {**self.__dict__, "ratio": self.ratio}
+        return {**self.__dict__, "plan": asdict(self.plan), "ratio": self.ratio}
 
     def __str__(self) -> str:
         found = ", ".join(f"{access} {bits:.0f}" for access, bits in self.bits.items())
         return (
-            f"training takes about {self.marked:.0f} s for {self.epochs} epochs, "
-            f"{self.ratio:.1f} times as long as without the mark\n"
-            f"evidence after {self.pilot} epochs: {found} bits; longer training usually increases it, "
+            f"the mark uses {self.plan}\n"
+            f"training takes about {self.marked:.0f} s for at most {self.epochs} epochs, "
+            f"{self.ratio:.2f} times as long as without the mark\n"
+            f"evidence after {self.pilot:.0%} of it: {found} bits; the rest usually increases it, "
             f"up to at most {self.most:.0f} bits for these carriers"
         )
 
@@ -61,17 +68,20 @@ def pilot_epochs(epochs: int) -> int:
     return max(1, round(epochs / 10))
 
 
-def pilot_total(task: Task, mark: Watermark, epochs: int, *, trained: bool = False) -> int:
-    """Return how many epochs a preflight takes in total, with the mark and without.
+def pilot_total(
+    model: nn.Module, task: Task, mark: Watermark, epochs: int, *, trained: bool = False
+) -> int:
+    """Return how many epochs a preflight takes at most, with the mark and without.
 
     Args:
+        model: The model.
         task: The task.
         mark: The mark.
         epochs: Epochs of the whole training.
         trained: Whether the model has been trained on its task already.
     """
     pilot = pilot_epochs(epochs)
-    return pilot + planned(task, mark, pilot, trained=trained)
+    return pilot + planned(task, _shortened(model, task, mark, epochs), pilot, trained=trained)
 
 
 def preflight(
@@ -85,7 +95,9 @@ def preflight(
     trained: bool = False,
     progress: Progress | None = None,
 ) -> Preflight:
-    """Train copies of the model for a tenth of the epochs, with and without the mark.
+    """Train copies of the model for a tenth of the epochs, with a tenth of the mark and without it.
+
+    The mark gets a tenth of its presentations and of its steps after the task.
 
     Args:
         model: The model; left unchanged.
@@ -100,31 +112,70 @@ def preflight(
     Returns:
         The estimated times, and the evidence after the pilot.
     """
-    pilot = pilot_epochs(epochs)
-    done, total = 0, pilot_total(task, mark, epochs, trained=trained)
+    pilot, short = pilot_epochs(epochs), _shortened(model, task, mark, epochs)
+    done, total = 0, pilot_total(model, task, mark, epochs, trained=trained)
+    options: dict[str, Any] = {"lr": lr, "seed": seed, "select": False, "epochs": pilot}
 
-    def tick(*_: int) -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, total)
+    def run(held: Watermark | None) -> tuple[list[float], nn.Module]:
+        twin, stamps = copy.deepcopy(model), [time.perf_counter()]
 
-    def run(held: Watermark | None) -> tuple[float, nn.Module]:
-        twin = copy.deepcopy(model)
-        start = time.perf_counter()
-        train(twin, task, held, epochs=pilot, trained=trained, progress=tick, **options)
-        return (time.perf_counter() - start) * epochs / pilot, twin
+        def tick(*_: int) -> None:
+            nonlocal done
+            done += 1
+            stamps.append(time.perf_counter())
+            if progress:
+                progress(done, total)
 
-    options: dict[str, Any] = {"lr": lr, "seed": seed, "select": False}
-    train(copy.deepcopy(model), task, epochs=1, **options)  # warm-up: the first pass is always slow
-    plain, unmarked = run(None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WeakMarkWarning)
+            train(twin, task, held, trained=trained, progress=tick, **options)
+        return [*stamps, time.perf_counter()], twin
+
+    train(copy.deepcopy(model), task, **options | {"epochs": 1})  # warm-up: the first pass is always slow
+    stamps, unmarked = run(None)
+    plain = _extrapolated(stamps, [(pilot, epochs)])
     first = mark.score_channel is not None and mark.baseline is None and not trained  # task training
     if mark.score_channel and mark.baseline is None:
-        mark = mark.with_baseline(unmarked, task.data)
-    marked, twin = run(mark)
-    marked += plain if first else 0.0
-    rounds = planned(task, mark, 1, trained=trained) + first
+        mark, short = (held.with_baseline(unmarked, task.data) for held in (mark, short))
+    whole, tried = (planned(task, held, 0, trained=True) for held in (mark, short))
+    stamps, twin = run(short)
+    phases = [] if trained and tried else [(pilot, epochs)]
+    marked = _extrapolated(stamps, [*phases, (tried, whole)]) + (plain if first else 0.0)
     bits = {str(r.access): mark.evidence(mark.read(twin, r.access)).bits() for r in mark.readings}
     perfect = evidence_of(mark.bits, mark.bits, mark.context["statistic"]).bits()
     most = perfect if mark.context["key"] == "keyed" else 0.0  # a plain key has no exact null
-    return Preflight(rounds * pilot, rounds * epochs, plain, marked, bits, most)
+    return Preflight(
+        plan_of(model, task, mark, epochs),
+        planned(task, mark, epochs, trained=trained) + first * epochs,
+        plain,
+        marked,
+        pilot / epochs,
+        bits,
+        most,
+    )
+
+
+def _extrapolated(stamps: list[float], phases: list[tuple[int, int]]) -> float:
+    """Return the seconds of a whole run: those of the pilot, and the typical time of each missing epoch.
+
+    Args:
+        stamps: Times at the start, after every epoch, and at the end.
+        phases: Epochs that the pilot planned and those of the whole run, for each phase of the training.
+    """
+    times, found = [b - a for a, b in pairwise(stamps[:-1])], stamps[-1] - stamps[0]
+    for tried, whole in phases:
+        here, times = times[:tried], times[tried:]
+        found += median(here) * (whole - len(here)) if here else 0.0
+    return found
+
+
+def _shortened(model: nn.Module, task: Task, mark: Watermark, epochs: int) -> Watermark:
+    """Return a mark whose recipe costs a tenth: as many carriers in a step, in a tenth of the steps."""
+    share, plan = pilot_epochs(epochs) / epochs, plan_of(model, task, mark, epochs)
+    recipe = replace(
+        mark.recipe,
+        presentations=max(1, round(share * plan.wanted)),
+        carriers=plan.count,
+        after_task=max(min(1, mark.recipe.after_task), round(share * mark.recipe.after_task)),
+    )
+    return mark.replace(recipe=recipe)

@@ -212,6 +212,40 @@ def _motif_graph(label: int) -> Data:
     )
 
 
+def own_task(data: Any, name: str, seed: int = 41) -> Task:
+    """Return the task of graphs of one's own: as masks say, or split 80/10/10 at random.
+
+    Args:
+        data: A list of labelled PyG graphs, a data set, the labelled graph of a node task, or a `Task`.
+        name: Name of the task.
+        seed: Seed of the split.
+
+    Raises:
+        DataError: If some graph or node has no class.
+    """
+    if isinstance(data, Task):
+        return data
+    one = getattr(data, "edge_index", None) is not None and not hasattr(data, "indices")
+    graphs = [data] if one else list(data)
+    labels = [getattr(graph, "y", None) for graph in graphs]
+    if not graphs or any(not isinstance(y, Tensor) or y.is_floating_point() for y in labels):
+        raise DataError(
+            "the data have no classes to measure accuracy by", "set y of every graph to its class"
+        )
+    rows = int(data.num_nodes) if one else len(graphs)
+    masks = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")] if one else [None]
+    known = all(mask is not None and mask.dim() == 1 for mask in masks)
+    with seeded(seed):
+        order = torch.randperm(rows)
+    tenth = max(1, rows // 10)
+    parts = order[2 * tenth :], order[:tenth], order[tenth : 2 * tenth]
+    train, val, test = [mask.nonzero().view(-1) for mask in masks] if known else parts  # type: ignore[union-attr]
+    classes = 1 + max(int(y.max()) for y in labels if y is not None)
+    level: Level = "node" if one else "graph"
+    split, chosen = ("own masks", None) if known else ("random 80/10/10", seed)
+    return Task(name, level, graphs, train, val, test, classes, split, chosen)
+
+
 DEPTHS = {"graph": 3, "node": 2}
 
 

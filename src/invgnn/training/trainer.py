@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,13 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from invgnn.errors import WeakMarkWarning
 from invgnn.nn.distillation import distillation_loss
 from invgnn.nn.distributed import peers
 from invgnn.nn.forward import call, evaluation_mode, to_batch, unwrap, weight_of
-from invgnn.nn.gradient_projection import projected_sum
+from invgnn.nn.gradient_projection import RareProjection
+from invgnn.nn.layers import has_batch_norm
 from invgnn.nn.optimise import WEIGHT_DECAY
 from invgnn.nn.rng import seeded, without_dropout
 from invgnn.nn.weight_scaling import scale_weights, unscale_weights
+from invgnn.stats.evidence import GRINDING_BITS, evidence_of
 from invgnn.training.batching import Collated, batches, placed
 from invgnn.training.distillation import TEMPERATURE
 from invgnn.training.fitting import (
@@ -32,10 +37,36 @@ from invgnn.training.fitting import (
 )
 from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.plan import Plan
+from invgnn.watermark.recipe import CARRIERS_EVERY_STEP
 from invgnn.watermark.score_channel import ScoreChannel
 
-LABEL_WEIGHT = 0.5
-"""Weight of the labels relative to the model's own scores, for a model that is trained on its task."""
+AFTER_TASK_RATES = (4.0, 1.0)
+"""Learning rates of the steps after the task, relative to that of the task: the next if one diverges."""
+
+DIVERGED = 3.0
+"""A run has diverged once its task loss is this many times that of its first step."""
+
+SETTLED = 0.02
+"""A mark is embedded once its mean loss, relative to beta, is below this value over a round of carriers."""
+
+ELIGIBLE = 0.25
+"""Share of the epochs, counted from the end, of which a marked model keeps the best."""
+
+EARLIEST = 12
+"""Number of steps after which a mark may count as embedded."""
+
+WARMUP = 8
+"""Number of steps after the task in which the learning rate rises."""
+
+PROJECT_EVERY = 4
+"""After the task, conflicts of gradients are measured in every so-many-th step: they change slowly."""
+
+FALL = 1.0
+"""In how many steps the learning rate falls once a mark is embedded, relative to those made so far."""
+
+SCORE_WEIGHT = 2.0
+"""Weight of a model's own earlier scores, relative to the labels and to the mark, after the task."""
 
 
 def train(
@@ -46,6 +77,7 @@ def train(
     epochs: int = 100,
     lr: float = 0.01,
     weight_decay: float = WEIGHT_DECAY,
+    decay: bool = True,
     batch_size: int = BATCH_SIZE,
     seed: int = 41,
     select: bool = True,
@@ -55,10 +87,10 @@ def train(
     """Train a model in place, with or without a mark, and keep the best epoch.
 
     On a task with several steps per epoch, the mark is embedded together with the task, after the warm-up
-    steps of its recipe. On a task with one step per epoch (a node task), the model is first trained on its
-    task for `epochs` epochs, and the mark is then embedded in twice as many (unless `recipe.after_task` is
-    false). In these further epochs it is trained on the labels and, unless its validation accuracy was
-    still rising, on its own earlier scores.
+    steps of its recipe: its presentations are spread evenly over the training. On a task with one step per
+    epoch (a node task), the model is first trained on its task for `epochs` epochs, and the mark is then
+    embedded in `recipe.after_task` further ones, at a higher learning rate. In these it is trained on the
+    labels and on its own earlier scores.
 
     A mark with a score channel needs a model that is trained on its task, and `mark.with_baseline(model,
     data)`. It is embedded by distillation from the baseline scores, shifted along the secret direction,
@@ -75,12 +107,14 @@ def train(
         epochs: Number of epochs; `planned` returns the total number.
         lr: Learning rate of Adam.
         weight_decay: Weight decay of Adam.
+        decay: Whether the learning rate falls to zero over the second half of the epochs, with or without a
+            mark. The statistics of norms then match the final weights.
         batch_size: Graphs per batch.
         seed: Fixes the order of batches and dropout.
         select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
             With a mark only the last quarter of the epochs is eligible.
-        trained: Whether the model is trained on its task already. The mark is then embedded at once, in
-            `epochs` epochs.
+        trained: Whether the model is trained on its task already. The mark is then embedded at once: on a
+            node task in `recipe.after_task` epochs, on others in `epochs` epochs.
         progress: Called after every epoch.
 
     Returns:
@@ -89,8 +123,11 @@ def train(
     Raises:
         SuspectError: If the model cannot be read at a level that the mark declares.
         DataError: If carriers cannot be mixed into batches of this task.
+
+    Warns:
+        WeakMarkWarning: If the model gives fewer than 80 bits of evidence at a declared level.
     """
-    options = FitOptions(epochs, lr, weight_decay, batch_size, seed, select)
+    options = FitOptions(epochs, lr, weight_decay, batch_size, seed, select, decay)
     total = planned(task, mark, epochs, batch_size, trained=trained)
     before = History()
 
@@ -102,22 +139,37 @@ def train(
         return fit_task(model, task, options, report)
     embedding = _Embedding(model, placed(task, model), options, report)
     embedding.check(mark)
-    carriers = to_batch(mark.carriers, weight_of(unwrap(model)))  # inputs that `mark.forward` accepts
+    carriers = to_batch(mark.batches.carriers, weight_of(unwrap(model)))  # as `mark.forward` takes them
     unscale_weights(model, carriers, mark.forward)
     mark = _changed(mark, warmup_steps=0) if trained else mark
     if mark.score_channel is not None:
         with without_dropout():
-            history = embedding.run(mark, _Targets(embedding.shifted(mark.channel(task.data))))
+            targets = _Targets(embedding.shifted(mark.channel(task.data)))
+            history = embedding.run(mark, embedding.plan(mark), targets)
     elif not _apart(task, mark, batch_size):
-        history = embedding.run(mark)
+        history = embedding.run(mark, embedding.plan(mark))
     else:
         before = before if trained else fit_task(model, task, options, report)
-        targets = None if before.unfinished else _Targets(embedding.scores(), embedding.labels)
-        longer = replace(embedding, options=replace(options, epochs=total - len(before.loss)))
-        history = longer.run(_changed(mark, warmup_steps=0), targets)
+        history = embedding.after_task(mark)
     if mark.recipe.weight_scale is not None:
         scale_weights(model, carriers, mark.recipe.weight_scale, mark.forward)
+    _warn_if_weak(model, mark)
     return before.then(history)
+
+
+def _warn_if_weak(model: nn.Module, mark: Watermark) -> None:
+    """Warn if a level of a mark that could prove ownership gives too little evidence for it."""
+    if mark.context["key"] != "keyed" or evidence_of(mark.bits, mark.bits).bits() < GRINDING_BITS:
+        return  # no exact null, or too few carriers
+    found = {r.access: mark.evidence(mark.read(unwrap(model), r.access)).bits() for r in mark.readings}
+    weak = ", ".join(f"{access} {bits:.0f} bits" for access, bits in found.items() if bits < GRINDING_BITS)
+    if weak:
+        warnings.warn(
+            f"the mark is weak: {weak} of evidence, and `owned` needs {GRINDING_BITS}. Train for more "
+            "steps, or use Recipe(presentations=) to use every carrier more often",
+            WeakMarkWarning,
+            stacklevel=3,
+        )
 
 
 def planned(
@@ -132,14 +184,42 @@ def planned(
         batch_size: Graphs per batch.
         trained: Whether the model is trained on its task already.
     """
-    if mark is None or mark.score_channel is not None or trained:
+    if mark is None or not _apart(task, mark, batch_size):
         return epochs
-    return 3 * epochs if _apart(task, mark, batch_size) else epochs
+    return mark.recipe.after_task + (0 if trained else epochs)
+
+
+def plan_of(
+    model: nn.Module, task: Task, mark: Watermark, epochs: int, batch_size: int = BATCH_SIZE
+) -> Plan:
+    """Return how `train` embeds a mark: how many carriers it uses in which steps.
+
+    Args:
+        model: The model.
+        task: The task.
+        mark: The mark.
+        epochs: Number of epochs, as passed to `train`.
+        batch_size: Graphs per batch.
+    """
+    recipe = mark.recipe
+    if not _apart(task, mark, batch_size):
+        return recipe.plan(mark.m, epochs * _steps(task, batch_size), dense=not has_batch_norm(model))
+    steps, count = recipe.after_task, _fair_share(task, mark)
+    shown = math.ceil(steps * count / mark.m)
+    return Plan.spread(mark.m, steps, presentations=shown, carriers=count, warmup_steps=0)
+
+
+def _fair_share(task: Task, mark: Watermark) -> int:
+    """Return how many carriers have about a quarter of the nodes of a node task, at least 32."""
+    nodes = sum(int(graph.num_nodes) for graph in task.graphs) if task.level == "node" else 0
+    least = mark.recipe.carriers or CARRIERS_EVERY_STEP
+    return min(mark.m, max(least, nodes * mark.m // (4 * mark.carriers.num_nodes)))
 
 
 def _apart(task: Task, mark: Watermark, batch_size: int) -> bool:
     """Return whether a mark is embedded after the task."""
-    return mark.recipe.after_task and _steps(task, batch_size) == 1
+    one_step = _steps(task, batch_size) == 1
+    return one_step and mark.recipe.after_task > 0 and mark.score_channel is None
 
 
 def _steps(task: Task, batch_size: int) -> int:
@@ -150,6 +230,10 @@ def _steps(task: Task, batch_size: int) -> int:
 def _changed(mark: Watermark, **changes: Any) -> Watermark:
     """Return a mark with changes to its recipe."""
     return mark.replace(recipe=replace(mark.recipe, **changes))
+
+
+class _Diverged(Exception):
+    """The task loss of a run is far above that of its first step."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +249,8 @@ class _Targets:
         loss = distillation_loss(predicted, kept, TEMPERATURE).mean()
         if self.labels is None:
             return loss
-        if rows is None:
-            return loss + LABEL_WEIGHT * cross_entropy(predicted, self.labels[batch.y])
-        return loss + LABEL_WEIGHT * cross_entropy(predicted[rows], self.labels[rows])
+        chosen = predicted if rows is None else predicted[rows]
+        return SCORE_WEIGHT * loss + cross_entropy(chosen, self.labels[batch.y if rows is None else rows])
 
 
 @dataclass(frozen=True)
@@ -189,37 +272,88 @@ class _Embedding:
         """The class of every node or graph."""
         return self.task.graphs[0].y if self.held is None else self.held.y
 
-    def run(self, mark: Watermark, targets: _Targets | None = None) -> History:
-        """Train on the labels, or on targets instead, and embed the mark after its warm-up steps."""
+    def plan(self, mark: Watermark) -> Plan:
+        """Return which steps use carriers."""
+        return plan_of(self.model, self.task, mark, self.options.epochs, self.options.batch_size)
+
+    def after_task(self, mark: Watermark) -> History:
+        """Embed the mark in a few steps, each on the whole graph and on a fair share of the carriers.
+
+        The learning rate is high at first, because a mark that is embedded in large steps withstands
+        fine-tuning better. If the model cannot take it, its weights are restored and the rate is lowered.
+        """
+        plan = self.plan(mark)
+        before = {name: value.clone() for name, value in self.model.state_dict().items()}
+        targets = _Targets(self.scores(), self.labels)
+        alone = peers(self.model) is None  # otherwise one process might go on without the others
+        for rate in AFTER_TASK_RATES if alone else AFTER_TASK_RATES[-1:]:
+            lr = rate * self.options.lr
+            options = replace(self.options, epochs=plan.steps, lr=lr, decay=True, warmup=WARMUP)
+            try:
+                return replace(self, options=options).run(
+                    mark, plan, targets, after=True, bound=DIVERGED if rate > 1 else math.inf
+                )
+            except _Diverged:
+                self.model.load_state_dict(before)
+        raise AssertionError("the last learning rate has no bound")
+
+    def run(
+        self,
+        mark: Watermark,
+        plan: Plan,
+        targets: _Targets | None = None,
+        *,
+        after: bool = False,
+        bound: float = math.inf,
+    ) -> History:
+        """Train on the labels, or on targets instead, and embed the mark after its warm-up steps.
+
+        Args:
+            mark: The mark.
+            plan: Which steps use carriers.
+            targets: Scores to train on.
+            after: Whether the task has been learnt: finish early if the mark is, and project gradients.
+            bound: Largest task loss relative to the first.
+        """
         model, task, held, options = self.model, self.task, self.held, self.options
         source = held if held is None or targets is None else held.numbered()
-        steps = _steps(task, options.batch_size)
-        first = mark.recipe.first_step(options.epochs * steps)
-        mark = mark.replace(recipe=mark.recipe.paced(mark.m, steps, options.batch_size))
+        mark = mark.replace(recipe=mark.recipe.following(plan))
+        recipe, steps, most = mark.recipe, plan.steps, math.inf
+        project = recipe.gradient_projection
+        project = after or recipe.cap is not None if project is None else project
+        projection = RareProjection(PROJECT_EVERY if after else 1)
+
+        def task_loss(scores: Tensor, item: Item) -> Tensor:
+            nonlocal most
+            found = label_loss(scores, *item) if targets is None else targets.loss(scores, *item)
+            if bound < math.inf:
+                most = bound * float(found.detach()) if most == math.inf else most
+                if not float(found.detach()) <= most:
+                    raise _Diverged
+            return found
 
         def losses(item: Item, step: int) -> Losses:
-            batch, rows = item
-
-            def task_loss(scores: Tensor) -> Tensor:
-                return (
-                    label_loss(scores, batch, rows)
-                    if targets is None
-                    else targets.loss(scores, batch, rows)
-                )
-
-            if step < first or not mark.recipe.uses_carriers(step):
-                found = task_loss(call(model, batch))
+            batch, _ = item
+            if plan.use(step) is None:
+                found = task_loss(call(model, batch), item)
                 return Losses(found, None, found)
-            if mark.recipe.joint:
-                joint = mark.mix(batch, step=step)
-                found, marked = task_loss(joint(model)), joint.loss()
+            if recipe.joint:
+                joint = mark.mix(batch, step=step, steps=steps)
+                found, marked = task_loss(joint(model), item), joint.loss()
             else:
-                found = task_loss(call(model, batch))
-                marked = mark.loss(model, step=step, batch=batch)
-            if not mark.recipe.gradient_projection:
+                found = task_loss(call(model, batch), item)
+                marked = mark.loss(model, step=step, steps=steps)
+            if not project:
                 return Losses(found, marked, found + marked)
-            total = projected_sum(found, marked, model.parameters(), mark.recipe.cap, peers(model))
-            return Losses(found, marked, total)
+            both = projection.sum(found, marked, model.parameters(), recipe.cap, peers(model))
+            return Losses(found, marked, both)
+
+        def settled(history: History) -> int:
+            done, portions = len(history.mark_loss), math.ceil(mark.m / plan.count)
+            used = [loss for step, loss in enumerate(history.mark_loss) if plan.use(step) is not None]
+            last = used[-portions:]
+            low = len(last) == portions and sum(last) < portions * SETTLED * recipe.beta
+            return round(FALL * done) if low and done >= EARLIEST else 0
 
         with seeded(options.seed):
             return fit(
@@ -228,7 +362,8 @@ class _Embedding:
                 lambda: batches(task, source, options.batch_size),
                 losses,
                 options,
-                eligible=lambda epoch: 4 * (epoch + 1) > 3 * options.epochs,
+                eligible=ELIGIBLE,
+                settled=settled if after and peers(model) is None else None,
                 held=held,
                 progress=self.progress,
             )

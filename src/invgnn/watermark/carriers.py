@@ -87,7 +87,7 @@ class _Drawing:
         cap = np.quantile(sizes, self.sampler.size_quantile, method="lower")
         small, rich = sizes <= cap, np.diff(reference.graphs.edge_ptr) >= 2
         seeds = reference.graphs.take(np.flatnonzero(small & rich))
-        values = degrees(seeds).astype(np.float64)
+        values = degrees(seeds.skeleton).astype(np.float64)
         usual = similar(values, seeds.ptr, reference.degrees, self.sampler.delta)
         self.rejected[_CAP] += int((~small).sum())
         self.rejected["seed with fewer than two edges"] += int((small & ~rich).sum())
@@ -137,7 +137,7 @@ class _Drawing:
         """Return, for every candidate, an empty text if it passes, else the check that rejects it."""
         reason = np.full(len(graphs), "", dtype=object)
         known = np.array([key in self.task_graphs for key in keys])
-        alike = similar(clustering(graphs), graphs.ptr, self.pool, self.sampler.delta)
+        alike = similar(clustering(graphs.skeleton), graphs.ptr, self.pool, self.sampler.delta)
         reason[~alike] = "unusual clustering"
         reason[known] = "same as a task graph"
         reason[done < self.sampler.swap_step] = "no swap possible"

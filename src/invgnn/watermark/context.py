@@ -97,6 +97,11 @@ def _check_readings(context: dict[str, Any]) -> None:
             f"readings are declared at {', '.join(declared) or 'no access level'}",
             "declare each access level at most once, and at least one, e.g. 'logits'",
         )
+    if "values" in declared and {"logits", "labels"} & set(declared):
+        raise ParameterError(
+            "outputs are declared as class scores and as real values",
+            "declare 'logits' and 'labels' for a classifier, 'values' for any other output",
+        )
     if len({reading.layer for reading in readings if reading.hidden}) > 1:
         raise ParameterError("two hidden layers are declared", "declare one layer for all readings")
     counts = {reading.classes for reading in readings if reading.access == "labels"}

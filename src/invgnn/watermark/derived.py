@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgnn.errors import ParameterError
+from invgnn.graphs.attributed import Attributed, Shown
 from invgnn.graphs.disjoint_union import Graphs, Ints
 from invgnn.graphs.invariants import Scale, find_invariant, keyed_targets, plain_bits
 from invgnn.nn.forward import Forward
@@ -44,6 +45,7 @@ class Derived:
     forward: Forward | None = None
     baseline: Baseline | None = None
     labels: Ints | None = None
+    shown: Attributed | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unsound mark."""
@@ -62,10 +64,9 @@ class Derived:
                 "draw the mark anew",
             )
         self._check_labels()
+        self._check_shown()
         if self.complete and int(self.bits.sum()) * 2 != self.m:
             raise ParameterError("the key is not balanced", "draw the mark anew")
-        if self.recipe.every > 1 and "perception" in {r.access for r in self.readings}:
-            raise ParameterError("the paper's head learns in every step", "set every=1")
         if self.baseline is not None and self.score_channel is None:
             raise ParameterError(
                 "baseline scores belong to a score channel, and this mark has none",
@@ -83,6 +84,30 @@ class Derived:
             raise ParameterError(f"labels of shape {known.shape} for {rows} inputs", "draw the mark anew")
         if self.classes is None or known.min() < -1 or known.max() >= self.classes:
             raise ParameterError("a label is no class of the task", "draw the mark anew")
+
+    def _check_shown(self) -> None:
+        """Refuse tensors that do not belong to these questions."""
+        if self.shown is None:
+            return
+        count = self.m + len(self.ordinary)
+        if self.format == 1 or len(self.shown) != count or self.shown.num_nodes > 2 * MOST_NODES:
+            raise ParameterError(
+                f"tensors of {len(self.shown)} graphs for {count} questions", "draw the mark anew"
+            )
+        if (
+            self.labels is not None
+            and self.level == "node"
+            and self.shown.num_nodes != sum(part.num_nodes for part in (self.carriers, self.ordinary))
+        ):
+            raise ParameterError(
+                "questions of a node task are shown with more or fewer nodes than they have",
+                "use a transform that keeps the number of nodes",
+            )
+        looks = {encoding.encode(self.shown.take([number]).record()) for number in range(self.m)}
+        if len(looks) < self.m:
+            raise ParameterError(
+                "some carriers look the same with their tensors", "draw the mark anew, without transform="
+            )
 
     @property
     def m(self) -> int:
@@ -130,7 +155,7 @@ class Derived:
     @cached_property
     def perceived(self) -> NDArray[np.float64]:
         """The normalised invariant of every carrier, in [0, 1]."""
-        return self.scale(find_invariant(self.context["invariant"])(self.carriers))
+        return self.scale(find_invariant(self.context["invariant"])(self.carriers.skeleton))
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
@@ -155,7 +180,14 @@ class Derived:
     @cached_property
     def questions(self) -> Questions:
         """All that a suspect is asked."""
-        return Questions(self.carriers, self.ordinary, self.labels)
+        return Questions(self.carriers, self.ordinary, self.labels, self.shown)
+
+    @cached_property
+    def presented(self) -> tuple[Shown, Shown]:
+        """Carriers and ordinary inputs as a model is given them, with all their tensors."""
+        if self.shown is None:
+            return self.carriers, self.ordinary
+        return self.shown.take(np.arange(self.m)), self.shown.take(np.arange(self.m, len(self.shown)))
 
     @cached_property
     def _asked_about(self) -> list[str]:
@@ -209,7 +241,7 @@ class Derived:
         return self.secret.derive("order", self.bound).permutation(count)
 
     @cached_property
-    def asked(self) -> tuple[Graphs, Ints | None]:
+    def asked(self) -> tuple[Shown, Ints | None]:
         """The questions in the order in which they are asked, and their classes."""
         return self.questions.in_order(self._order, self.level)
 

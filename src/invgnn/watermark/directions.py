@@ -13,6 +13,9 @@ from torch import Tensor
 from invgnn.readout.reading import Direction
 from invgnn.secret import Secret, Stream
 
+PREFIXES = {"embedding", "values"}
+"""Levels whose signs are a prefix of one stream, however many columns there are."""
+
 
 def directions(secret: Secret, bound: str, version: int, classes: int | None) -> Direction:
     """Return the function that gives the secret's vector for an access level and a width.
@@ -50,7 +53,7 @@ def stream_parts(access: str, classes: int | None) -> tuple[str | int, ...]:
         access: The access level.
         classes: Number of classes of the task.
     """
-    return (access,) if access == "embedding" or classes is None else (access, classes)
+    return (access,) if access in PREFIXES or classes is None else (access, classes)
 
 
 def directions_of(streams: Mapping[str, bytes], classes: int | None) -> Direction:
@@ -72,10 +75,10 @@ def directions_of(streams: Mapping[str, bytes], classes: int | None) -> Directio
 def _signs(stream: Stream, access: str, width: int, classes: int) -> NDArray[np.float64]:
     """Signs of every hidden unit, or of every class less their mean; added columns change nothing.
 
-    The signs of hidden units are a prefix of one stream. Those of classes are for the classes of the task;
-    further columns get 0.
+    The signs of hidden units are a prefix of one stream, and those of real-valued outputs of another. Those
+    of classes are for the classes of the task; further columns get 0.
     """
-    if access == "embedding":
+    if access in PREFIXES:
         return np.array(stream.signs(width), dtype=np.float64)
     signs = np.where(np.arange(classes) < classes // 2, 1.0, -1.0)[stream.permutation(classes)]
     found = np.zeros(width)

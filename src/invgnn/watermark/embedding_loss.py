@@ -2,48 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 from torch.overrides import TorchFunctionMode
 
-from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.attributed import Shown
 from invgnn.nn.forward import observe, unwrap, weight_of
+from invgnn.nn.layers import batch_norms
 from invgnn.nn.observation import Observation, full
 from invgnn.nn.perception import head_penalty
 from invgnn.nn.rng import preserved_rng
+from invgnn.nn.separate_pass import cloned_buffers, each_within, sent_back_within, swapped
 from invgnn.readout.reading import Reading, answer, natural_spread, standardise
 from invgnn.watermark.carrier_batches import Wanted
 from invgnn.watermark.losses import (
     SCORE_WEIGHT,
     in_nats,
+    in_spreads,
     logistic_loss,
     mse_loss,
     perception_loss,
 )
 from invgnn.watermark.protocol import Embeddable
+from invgnn.watermark.schedule import Portion
 
 
-def own_loss(mark: Embeddable, model: nn.Module, chosen: NDArray[np.int64] | None) -> Tensor:
+def own_loss(mark: Embeddable, model: nn.Module, portion: Portion | None) -> Tensor:
     """Return the weighted loss of a mark from a forward pass of its own; the model is left unchanged.
 
     Args:
         mark: The mark.
         model: The model, in any mode.
-        chosen: The carriers to use; None for all.
+        portion: The carriers to use; None for all.
     """
     core = unwrap(model)
-    carriers = mark.carriers if chosen is None else mark.carriers.take(chosen)
-    batch = mark.batches.with_ordinary(chosen, weight_of(model))
-    buffers = {f"model.{name}": value.clone() for name, value in core.named_buffers()}
-    with preserved_rng(), _OrdinaryStatistics(carriers, batch):
-        caller = _Caller(mark, core)
-        return torch.as_tensor(torch.func.functional_call(caller, buffers, (batch, chosen)))
+    chosen = None if portion is None else portion.carriers
+    carriers = mark.batches.carriers if chosen is None else mark.batches.carriers.take(chosen)
+    batch = mark.batches.with_ordinary(portion, weight_of(model))
+    size, buffers = len(carriers), cloned_buffers(core)
+    statistics = _OrdinaryStatistics(carriers, batch)
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        with preserved_rng(), swapped(buffers), each_within(batch_norms(core), statistics):
+            yield
+
+    with preserved_rng(), statistics, swapped(buffers):
+        seen = observe(core, batch, mark.layer, mark.forward)
+        wanted = mark.batches.wanted(chosen, seen.scores)
+        loss = observed_loss(mark, seen, core, slice(size), slice(size, None), wanted)
+    return sent_back_within(loss, core, again)
 
 
 class _OrdinaryStatistics(TorchFunctionMode):
@@ -54,10 +67,10 @@ class _OrdinaryStatistics(TorchFunctionMode):
     graphs or edges, takes its statistics from all rows.
     """
 
-    def __init__(self, carriers: Graphs, batch: Any) -> None:
+    def __init__(self, carriers: Shown, batch: Any) -> None:
         super().__init__()
         edges, nodes, graphs = batch.edge_index.shape[1], int(batch.num_nodes), int(batch.num_graphs)
-        self.first = {edges: 2 * len(carriers.edges), graphs: len(carriers), nodes: carriers.num_nodes}
+        self.first = {edges: int(carriers.arrow_ptr[-1]), graphs: len(carriers), nodes: carriers.num_nodes}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace batch norms; torch calls this before every function."""
@@ -85,20 +98,6 @@ class _OrdinaryStatistics(TorchFunctionMode):
         return x.to(input.dtype)
 
 
-class _Caller(nn.Module):
-    """A model and the loss of a mark on it, as one module whose buffers can be swapped for a call."""
-
-    def __init__(self, mark: Embeddable, model: nn.Module) -> None:
-        super().__init__()
-        self.mark, self.model = mark, model
-
-    def forward(self, batch: Any, chosen: NDArray[np.int64] | None) -> Tensor:
-        size = self.mark.m if chosen is None else len(chosen)
-        seen = observe(self.model, batch, self.mark.layer, self.mark.forward)
-        wanted = self.mark.batches.wanted(chosen, seen.scores)
-        return observed_loss(self.mark, seen, self.model, slice(size), slice(size, None), wanted)
-
-
 def observed_loss(
     mark: Embeddable,
     seen: Observation,
@@ -124,7 +123,7 @@ def observed_loss(
         losses.append(_answers_loss(mark, answers, headless, wanted))
     if len(headless) < len(mark.readings):
         losses.append(_head_loss(mark, seen, model, carriers, wanted))
-    return mark.recipe.weight / len(mark.readings) * sum(losses[1:], losses[0])
+    return mark.recipe.beta / len(mark.readings) * sum(losses[1:], losses[0])
 
 
 def _scaled(
@@ -139,12 +138,14 @@ def _scaled(
     found = answer(seen, reading, mark.direction, model)
     if reading.access == "embedding":
         return standardise(found[carriers], found[ordinary], natural_spread(seen, reading, ordinary))
-    return in_nats(found[carriers], found[ordinary]) if reading.access == "logits" else found[carriers]
+    scales = {"logits": in_nats, "values": in_spreads}
+    scale = scales.get(reading.access)
+    return found[carriers] if scale is None else scale(found[carriers], found[ordinary])
 
 
 def _answers_loss(mark: Embeddable, answers: Tensor, readings: Sequence[Reading], wanted: Wanted) -> Tensor:
     """Return the weighted sum of the losses of some readings, one row of answers each."""
-    weights = [SCORE_WEIGHT if reading.access == "logits" else 1.0 for reading in readings]
+    weights = [SCORE_WEIGHT if r.access in {"logits", "values"} else 1.0 for r in readings]
     if mark.recipe.loss == "mse":
         losses = mse_loss(answers, wanted.targets.to(answers))
     else:

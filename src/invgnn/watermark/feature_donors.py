@@ -52,4 +52,4 @@ class FeatureDonors:
             chosen = np.column_stack([chosen, found])
         dealt = draws.below(np.full(g.num_nodes, self.number))
         x = self.rows.take(chosen[g.graph_of_node, dealt], axis=0)
-        return Graphs.unchecked(g.ptr, g.edges, x)
+        return Graphs.unchecked(g.ptr, g.edges, x, g.is_directed)

@@ -12,8 +12,11 @@ MARGIN = 1.0
 NAT_SHARE = 0.25
 """How much log-probability counts as one standard deviation."""
 
+SPREAD_SHARE = 0.25
+"""How much of the spread of ordinary real-valued outputs counts as one standard deviation."""
+
 SCORE_WEIGHT = 0.5
-"""Weight of the loss at class scores beside that at an embedding: the task depends on the scores."""
+"""Weight of the loss at outputs beside that at an embedding: the task depends on the outputs."""
 
 
 def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
@@ -23,6 +26,17 @@ def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
     inputs got the same scores, which would destroy the task.
     """
     return (answers - ordinary.mean()) / NAT_SHARE
+
+
+def in_spreads(answers: Tensor, ordinary: Tensor) -> Tensor:
+    """Return real-valued outputs relative to the mean of ordinary ones, in quarters of their spread.
+
+    The spread has no gradient: the loss must not fall because all task inputs get the same output.
+    """
+    values = ordinary.detach()
+    spread = values.std(correction=0) if values.numel() > 1 else torch.ones_like(values).sum()
+    floor = 1e-3 * values.abs().mean() + 1e-6
+    return (answers - ordinary.mean()) / (SPREAD_SHARE * torch.maximum(spread, floor))
 
 
 def logistic_loss(standard: Tensor, bits: Tensor, margin: float = MARGIN) -> Tensor:

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from invgnn.concealed import conceal
 from invgnn.errors import DataError, FileError, InvgnnError, ParameterError
+from invgnn.graphs.attributed import Attributed
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import find_invariant, plain_bits
 from invgnn.nn.distributed import peers, shared
-from invgnn.nn.forward import Forward, unwrap, weight_of
-from invgnn.nn.gradient_projection import projected_sum
+from invgnn.nn.forward import Forward, require_module, unwrap, weight_of
+from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.readout.answers import Answers
 from invgnn.readout.query import Suspect, ask
 from invgnn.readout.reading import Access, Reading
@@ -35,16 +36,23 @@ from invgnn.watermark.carrier_batches import CarrierBatches
 from invgnn.watermark.carriers import Carriers
 from invgnn.watermark.context import FORMAT, bind, check_context
 from invgnn.watermark.derived import Derived
+from invgnn.watermark.embed import LR, Metric, embed
+from invgnn.watermark.embedded import Embedded
 from invgnn.watermark.embedding_loss import own_loss
+from invgnn.watermark.finish import finish
 from invgnn.watermark.inputs import Inputs
+from invgnn.watermark.levels import Level
 from invgnn.watermark.mark_file import pack, unpack
 from invgnn.watermark.mixed_batch import MixedBatch
+from invgnn.watermark.monitor import Monitor
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.reference import Reference
 from invgnn.watermark.refresh import refresh
 from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.schedule import CarrierSchedule
 from invgnn.watermark.score_channel import ScoreChannel
+from invgnn.watermark.tensor_donors import with_tensors
+from invgnn.watermark.transforms import Transform, transformed
 
 Key = Literal["keyed", "plain"]
 ORDINARY = 64
@@ -69,6 +77,8 @@ class Watermark(Derived):
         forward: How to call an unusual model on a PyG batch; not stored in files.
         baseline: For a mark with a score channel: scores of the model before the mark was embedded.
         labels: The classes of the ordinary inputs, if they are known.
+        shown: Carriers and ordinary inputs with further tensors, such as edge attributes, as a model is
+            given them; None if they have none.
     """
 
     @classmethod
@@ -78,7 +88,7 @@ class Watermark(Derived):
         data: Any,
         *,
         m: int = 128,
-        access: Access | Sequence[Access] = ("embedding", "logits"),
+        access: Access | Sequence[Access] | None = None,
         layer: str = "auto",
         feature: Literal["projection", "confidence"] = "projection",
         classes: int | None = None,
@@ -89,11 +99,16 @@ class Watermark(Derived):
         sampler: Sampler | None = None,
         score_channel: int | None = None,
         recipe: Recipe | None = None,
+        tensors: Collection[str] | None = None,
+        transform: Transform | None = None,
         forward: Forward | None = None,
         token: str | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Watermark:
         """Draw a fresh mark for a task.
+
+        Carriers get the tensors that the data have, such as `edge_attr`, from random nodes, edges and
+        graphs of the data. If some edges have one direction only, carriers are directed graphs.
 
         Args:
             secret: The secret; use one per model or per licensee.
@@ -101,7 +116,8 @@ class Watermark(Derived):
                 training graph. `Graphs` and a `Reference`, to draw from repeatedly, are accepted too.
             m: Number of carriers, one bit each; even.
             access: The levels at which a suspect may be read. All are declared now, and the mark is
-                embedded at each of them.
+                embedded at each of them. By default `embedding` and `logits`; where the data have real
+                numbers or several independent labels as targets (`y`), `embedding` and `values`.
             layer: Where to read at `embedding`: a module's name, `"name:in"`, or `"auto"`.
             feature: At `logits`: the secret's `projection` of the scores, or the top class's `confidence`.
             classes: Number of classes; by default taken from the data's labels (`y`).
@@ -113,6 +129,11 @@ class Watermark(Derived):
             sampler: The parameters of the carrier sampler.
             score_channel: Number of public features of a score channel; None for no score channel.
             recipe: The settings of the embedding.
+            tensors: Names of the tensors that carriers get beside `x`; by default all that have one row per
+                node, edge or graph. `()` for none.
+            transform: A PyG transform that the model's inputs pass through, such as a positional encoding.
+                It is applied to carriers and ordinary inputs once, now; pass `data` without it. The result
+                is stored in the mark and bound to its bits.
             forward: How to call an unusual model on a PyG batch; not stored in files.
             token: Digest of a timestamp token that the mark is bound to (`invgnn.court.draw_bound` obtains
                 one first); None for a mark without one.
@@ -127,11 +148,26 @@ class Watermark(Derived):
             ParameterError: If an argument is outside its limits.
         """
         laws.check_m(m)
-        reference = Reference.of(data)
+        if transform is not None and score_channel is not None:
+            raise ParameterError(
+                "a score channel is read on the data themselves, so it cannot be combined with transform=",
+                "apply the transform to the data first, and draw the mark from the result",
+            )
+        if transform is not None and getattr(data, "transform", None) is not None:
+            raise ParameterError(
+                "the data set applies a transform of its own, and transform= would be applied after it",
+                "pass a data set with transform=None, or leave transform= out",
+            )
+        reference = _reference(data, tensors)
         sampler = sampler or Sampler()
         gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)
-        names = [access] if isinstance(access, str) else list(access)
-        classes = _classes(classes, reference)
+        names = _accesses(access, reference, classes)
+        if "values" in names and score_channel is not None:
+            raise ParameterError(
+                "a score channel shifts class scores, and real-valued outputs have none",
+                "leave score_channel= out",
+            )
+        classes = None if "values" in names else _classes(classes, reference)
         context = {
             "format": FORMAT,
             "m": m,
@@ -152,7 +188,7 @@ class Watermark(Derived):
         scale = reference.scale(invariant)
 
         def side(graphs: Graphs) -> NDArray[np.int64]:
-            t = scale(find_invariant(invariant)(graphs))
+            t = scale(find_invariant(invariant)(graphs.skeleton))
             return np.where(np.abs(t - 0.5) < gap, -1, plain_bits(t)).astype(np.int64)
 
         drawn = Carriers.draw(
@@ -164,11 +200,17 @@ class Watermark(Derived):
             progress,
         )
         usual = np.sort(secret.derive("ordinary", bound).permutation(len(reference.graphs))[:ORDINARY])
+        ordinary = reference.graphs.take(usual)
+        shown = _shown(drawn.graphs, usual, reference, secret.derive("tensors", bound))
+        if transform is not None:
+            plain = Graphs.concat([drawn.graphs, ordinary]) if shown is None else shown
+            shown = transformed(plain, transform, secret.derive("transform", bound))
         return cls(
             secret=secret,
             context=context,
             carriers=drawn.graphs,
-            ordinary=reference.graphs.take(usual),
+            ordinary=ordinary,
+            shown=shown,
             labels=None if classes is None else reference.labels_at(usual),
             scale=scale,
             recipe=recipe or Recipe(),
@@ -291,7 +333,10 @@ class Watermark(Derived):
         """Return the number of features, if these are the right data."""
         if self.score_channel is None:
             raise ParameterError("this mark has no score channel", "draw it with score_channel=128")
-        if Reference.of(data, self.format).digest != self.context["reference"]:
+        names = () if self.shown is None else tuple(self.shown.more)
+        keep = self.carriers.is_directed
+        found = Reference.of(data, self.format, tensors=names, keep_directions=keep)
+        if found.digest != self.context["reference"]:
             raise DataError(
                 "these are not the inputs that the mark was drawn from", "pass the same training data"
             )
@@ -302,7 +347,7 @@ class Watermark(Derived):
     @cached_property
     def batches(self) -> CarrierBatches:
         """Carriers and ordinary inputs as PyG batches."""
-        return CarrierBatches(self.carriers, self.ordinary, self.bits, self.targets)
+        return CarrierBatches(*self.presented, self.bits, self.targets)
 
     @cached_property
     def schedule(self) -> CarrierSchedule:
@@ -313,8 +358,8 @@ class Watermark(Derived):
 
         return CarrierSchedule(self.m, self.level, stream)
 
-    def loss(self, model: nn.Module, *, step: int | None = None, batch: Any = None) -> Tensor:
-        """Return the mark's loss, times `recipe.weight`, from a forward pass of its own.
+    def loss(self, model: nn.Module, *, step: int | None = None, steps: int | None = None) -> Tensor:
+        """Return the mark's loss, times `recipe.beta`, from a forward pass of its own.
 
         The pass runs in the model's present mode, over carriers and ordinary inputs together, on copies of
         the buffers. Mode, statistics and random state stay exactly as they were, and BatchNorm takes its
@@ -323,22 +368,27 @@ class Watermark(Derived):
         Args:
             model: The model. Pass a `DistributedDataParallel` model wrapped: the gradient is the mean over
                 its processes, however the loss is sent backward.
-            step: Number of the optimiser step; needed with `recipe.ratio` or `recipe.every`. In a step that
-                uses no carriers the loss is a zero without gradient.
-            batch: The task batch of the step; needed with `recipe.ratio`.
+            step: Number of the optimiser step, counted from 0. With None all carriers are used.
+            steps: Optimiser steps of the whole training, over which `recipe.presentations` are spread. In a
+                step that uses no carriers the loss is a zero without gradient. With None every step uses
+                `recipe.carriers` of them, by default 32, in turn.
 
         Returns:
             The loss, to be added to the task loss.
+
+        Raises:
+            ParameterError: If `model` is not a module.
         """
-        portion = self.schedule.at(self.recipe, batch, step)
+        require_module(model)
+        portion = self.schedule.at(self.recipe, step, steps)
         if portion is self.schedule.none:
             like = weight_of(model)
             return torch.zeros(()) if like is None else like.new_zeros(())
-        chosen = None if portion is self.schedule.all else portion.carriers
-        return shared(own_loss(self, model, chosen), model)
+        found = own_loss(self, model, None if portion.order is self.schedule.all.order else portion)
+        return shared(portion.weight * found, model)
 
     def joint_loss(
-        self, model: nn.Module, task_loss: Tensor, *, step: int | None = None, batch: Any = None
+        self, model: nn.Module, task_loss: Tensor, *, step: int | None = None, steps: int | None = None
     ) -> Tensor:
         """Return task loss and mark loss in one, without the conflicting part of the mark's gradient.
 
@@ -349,27 +399,34 @@ class Watermark(Derived):
             model: The model.
             task_loss: The loss of the task, with a gradient to the model's parameters.
             step: Number of the optimiser step, as in `loss`.
-            batch: The task batch, as in `loss`.
+            steps: Optimiser steps of the whole training, as in `loss`.
 
         Returns:
             The sum of both losses.
+
+        Raises:
+            ParameterError: If `model` is not a module, or the task loss is no single number with a
+                gradient.
         """
-        if self.schedule.at(self.recipe, batch, step) is self.schedule.none:
+        require_module(model)
+        check_task_loss(task_loss)
+        if self.schedule.at(self.recipe, step, steps) is self.schedule.none:
             return task_loss
-        mark_loss = self.loss(unwrap(model), step=step, batch=batch)
+        mark_loss = self.loss(unwrap(model), step=step, steps=steps)
         return projected_sum(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
 
-    def mix(self, batch: Any, *, step: int | None = None) -> MixedBatch:
+    def mix(self, batch: Any, *, step: int | None = None, steps: int | None = None) -> MixedBatch:
         """Append carriers to a task batch: call the result on the model, then take its loss.
 
         Args:
             batch: The task batch.
-            step: Number of the optimiser step; needed with `recipe.ratio` or `recipe.every`.
+            step: Number of the optimiser step, as in `loss`.
+            steps: Optimiser steps of the whole training, as in `loss`.
 
         Raises:
-            DataError: If the batch holds tensors that carriers lack, such as edge attributes.
+            DataError: If the batch holds tensors that carriers lack.
         """
-        return MixedBatch(self, batch, self.schedule.at(self.recipe, batch, step))
+        return MixedBatch(self, batch, self.schedule.at(self.recipe, step, steps))
 
     def refresh(
         self,
@@ -401,9 +458,14 @@ class Watermark(Derived):
             progress: Called with the number of finished epochs and the total.
 
         Raises:
-            ParameterError: If an argument cannot be used.
+            ParameterError: If an argument cannot be used, or the mark is read from real-valued outputs.
             DataError: If student and teacher return scores of different shapes.
         """
+        if any(reading.access == "values" for reading in self.readings):
+            raise ParameterError(
+                "refresh distils class scores, and this mark is read from real-valued outputs",
+                "train the student on the teacher's outputs in your own loop, with mark.mix or mark.loss",
+            )
         refresh(
             self,
             student,
@@ -415,6 +477,108 @@ class Watermark(Derived):
             seed=seed,
             progress=progress,
         )
+
+    def embed(
+        self,
+        model: nn.Module,
+        data: Any,
+        *,
+        steps: int | None = None,
+        lr: float = LR,
+        batch_size: int = 64,
+        metric: Metric | None = None,
+        seed: int = 41,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Embedded:
+        """Embed the mark in a model that is already trained, in place, without labels.
+
+        The model is trained on the carriers and, to keep its task, on its own scores before embedding. The
+        part of the mark's gradient that conflicts with the task's is projected out. It stops early once
+        every carrier is learnt. The learning rate falls to zero, and then the statistics of batch norms are
+        estimated again on `data` and weights before norms are scaled (`recipe.weight_scale`).
+
+        Modes, hooks and random states are left as they were. After an error the weights are, too. If the
+        scores of the model diverge, its weights are restored and a lower learning rate is tried. The log
+        of `invgnn` (level INFO) states the plan before the first step.
+
+        Args:
+            model: The model, any module on PyG inputs; a compiled or averaged model is unwrapped.
+            data: Inputs of the task, labels are not used: a list of graphs, a data set or a `DataLoader`;
+                for a node task the graph, a list of its parts, or a loader such as `RandomNodeLoader`.
+            steps: Most optimiser steps; by default 200.
+            lr: Learning rate of Adam in the first attempt.
+            batch_size: Graphs per batch, where `data` are single graphs.
+            metric: Measures the model on its task before and after, in evaluation mode.
+            seed: Fixes the order of batches and dropout.
+            progress: Called with the number of finished steps and the total.
+
+        Returns:
+            Evidence at every declared level, metric before and after, and what it cost.
+
+        Raises:
+            SuspectError: If the model cannot be read at a declared level.
+            EmbeddingError: If the model diverges at every learning rate tried.
+            DataError: If `data` are not task inputs.
+            ParameterError: If an argument cannot be used.
+
+        Warns:
+            WeakMarkWarning: If a declared level has less than 80 bits of evidence.
+        """
+        return embed(
+            self,
+            model,
+            data,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            metric=metric,
+            seed=seed,
+            progress=progress,
+        )
+
+    def monitor(self, model: nn.Module) -> dict[str, float]:
+        """Measure how far the embedding has come; call it after every epoch and log the result.
+
+        It takes two forward passes over the carriers per level and mode, without gradient. Mode, statistics
+        and random states of the model are left as they were.
+
+        Args:
+            model: The model, in any mode; a wrapped model is unwrapped.
+
+        Returns:
+            `mark/bits/<level>` for every declared level, read in evaluation mode as a suspect is, and
+                `mark/loss/evaluation` and `mark/loss/training`, the mark's loss in both modes.
+
+        Warns:
+            MonitorWarning: Once per model and cause, if the loss in evaluation mode is far above that in
+                training mode, if a level below 80 bits has gained nothing in the last 10 calls, or if it
+                is not being learnt at all. The text says what to do.
+        """
+        return self._monitor(model)
+
+    @cached_property
+    def _monitor(self) -> Monitor:
+        return Monitor(self)
+
+    def finish(self, model: nn.Module, data: Any, *, batch_size: int = 64) -> dict[str, Level]:
+        """Finish an embedding at the end of your own training loop; in place.
+
+        The running statistics of batch norms are estimated again on task inputs, as plain averages, because
+        they lag behind weights that moved until the end. Weights before norms are then scaled
+        (`recipe.weight_scale`). No score on task inputs changes by the scaling.
+
+        Args:
+            model: The model; its modes are left as they were.
+            data: Inputs of the task, as in `embed`: usually your training loader.
+            batch_size: Graphs per batch, where `data` are single graphs.
+
+        Returns:
+            The evidence at every declared level.
+
+        Warns:
+            WeakMarkWarning: If a declared level has less than 80 bits of evidence.
+        """
+        return finish(self, model, data, batch_size)
 
     # -- files --------------------------------------------------------------------------------
 
@@ -495,6 +659,44 @@ class Watermark(Derived):
             f"Watermark(m={self.m}, {self.context['key']} {self.context['invariant']}, "
             f"{accesses}, {self.digest[:12]})"
         )
+
+
+def _accesses(
+    access: Access | Sequence[Access] | None, reference: Reference, classes: int | None
+) -> list[Access]:
+    """Return the declared levels, if they fit what the task predicts."""
+    other = classes is None and reference.targets in {"real", "labels"}
+    if access is None:
+        return ["embedding", "values" if other else "logits"]
+    names = [access] if isinstance(access, str) else list(access)
+    if other and {"logits", "labels"} & set(names):
+        what = "real numbers" if reference.targets == "real" else "several independent labels"
+        raise ParameterError(
+            f"the targets (y) are {what}, and {' and '.join(names)} would read the outputs as class scores",
+            "declare access=('embedding', 'values'), or leave access= out; if they are classes after all, "
+            "pass classes=, their number",
+        )
+    return names
+
+
+def _reference(data: Any, tensors: Collection[str] | None) -> Reference:
+    """Return the population to draw from, with the tensors of these names, or with all."""
+    if tensors is not None and isinstance(data, Reference | Graphs):
+        raise ParameterError(
+            f"tensors= selects from data, not from a {type(data).__name__}",
+            "pass Reference.of(data, tensors=(...)), or the data themselves",
+        )
+    return Reference.of(data, tensors=tensors)
+
+
+def _shown(
+    carriers: Graphs, usual: NDArray[np.int64], reference: Reference, stream: Stream
+) -> Attributed | None:
+    """Return carriers and ordinary inputs with the tensors of the reference; None if it has none."""
+    if reference.tensors is None:
+        return None
+    donated = with_tensors(carriers, reference.graphs, reference.tensors, stream)
+    return Attributed.concat([donated, reference.tensors.take(usual)])
 
 
 def _classes(given: int | None, reference: Reference) -> int | None:

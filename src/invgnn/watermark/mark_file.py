@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from invgnn.checks import check_whole
 from invgnn.concealed import conceal
 from invgnn.errors import ParameterError
+from invgnn.graphs.attributed import KINDS, Attributed
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import Scale
 from invgnn.secret import SIZE, Secret
@@ -42,6 +43,8 @@ def pack(fields: Mapping[str, Any], digest: str) -> tuple[dict[str, Any], dict[s
         body["inputs"], tensors["before"] = baseline.inputs, baseline.scores
     if fields["labels"] is not None:
         tensors["labels"] = fields["labels"]
+    if fields["shown"] is not None:
+        tensors |= _pack_shown(fields["shown"])
     return body, tensors
 
 
@@ -65,27 +68,60 @@ def unpack(held: Container) -> dict[str, Any]:
         "rejected": _counts(body["rejected"]),
         "baseline": Baseline(tensors["before"], body["inputs"]) if "inputs" in body else None,
         "labels": tensors.get("labels"),
+        "shown": _unpack_shown(tensors),
     }
 
 
 def _pack(name: str, graphs: Graphs) -> dict[str, NDArray[Any]]:
-    packed: dict[str, NDArray[Any]] = {f"{name}.ptr": graphs.ptr, f"{name}.edges": graphs.edges}
+    packed: dict[str, NDArray[Any]] = {f"{name}.ptr": graphs.ptr, _edges(name, graphs): graphs.edges}
     return packed if graphs.x is None else packed | {f"{name}.x": graphs.x}
 
 
+def _edges(name: str, graphs: Graphs) -> str:
+    """Return the name under which edges are stored, which says whether they have a direction."""
+    return f"{name}.arrows" if graphs.is_directed else f"{name}.edges"
+
+
 def _unpack(name: str, tensors: Mapping[str, Any]) -> Graphs:
-    return Graphs(tensors[f"{name}.ptr"], tensors[f"{name}.edges"], tensors.get(f"{name}.x"))
+    directed = f"{name}.arrows" in tensors
+    edges = tensors[f"{name}.{'arrows' if directed else 'edges'}"]
+    return Graphs(tensors[f"{name}.ptr"], edges, tensors.get(f"{name}.x"), directed)
 
 
+def _pack_shown(shown: Attributed) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a file that hold graphs as a suspect is shown them."""
+    plain = {f"shown.{name}": getattr(shown, name) for name in _SHOWN}
+    return plain | {
+        f"shown.{kind}.{name}": value for kind in KINDS for name, value in getattr(shown, kind).items()
+    }
+
+
+def _unpack_shown(tensors: Mapping[str, Any]) -> Attributed | None:
+    """Return graphs as a suspect is shown them, or None if the file holds no more than plain graphs."""
+    held = {name.removeprefix("shown."): name for name in tensors if name.startswith("shown.")}
+    if not held:
+        return None
+    tables: dict[str, dict[str, NDArray[Any]]] = {kind: {} for kind in KINDS}
+    for part, name in held.items():
+        kind, _, tensor = part.partition(".")
+        if part not in _SHOWN:
+            tables[kind][tensor] = tensors[name]
+    return Attributed.recall({name: tensors[f"shown.{name}"] for name in _SHOWN} | tables)
+
+
+_SHOWN = ("ptr", "arrow_ptr", "edge_index")
 _BODY = {"context", "recipe", "rejected", "scale", "digest"}
-_TENSORS = {"secret", *(f"{name}.{part}" for name in ("carriers", "ordinary") for part in ("ptr", "edges"))}
+_TENSORS = {"secret", "carriers.ptr", "ordinary.ptr"}
 
 
 def _check_names(body: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     """Refuse a file that lacks a part or holds one that no mark has."""
+    directed = "carriers.arrows" in tensors
+    edges = {f"{name}.{'arrows' if directed else 'edges'}" for name in ("carriers", "ordinary")}
+    shown = {name for name in tensors if name.startswith("shown.")}
     for held, needed, allowed in (
         (set(body), _BODY, {"inputs"}),
-        (set(tensors), _TENSORS, {"carriers.x", "ordinary.x", "before", "labels"}),
+        (set(tensors), _TENSORS | edges, {"carriers.x", "ordinary.x", "before", "labels"} | shown),
     ):
         odd = sorted((needed - held) | (held - needed - allowed))
         if odd or ("inputs" in body) != ("before" in tensors):

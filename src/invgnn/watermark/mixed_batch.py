@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,15 +12,13 @@ from torch import Tensor, nn
 from invgnn.errors import DataError, SuspectError
 from invgnn.nn.distributed import peers
 from invgnn.nn.forward import as_batch, observe, run, unwrap
-from invgnn.nn.gradient_projection import projected_sum
+from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.nn.observation import Observation, num_graphs
-from invgnn.watermark.carrier_batches import Part
+from invgnn.watermark.carrier_batches import ENOUGH, Part
 from invgnn.watermark.embedding_loss import observed_loss
 from invgnn.watermark.protocol import Embeddable
 from invgnn.watermark.schedule import Portion
 
-ENOUGH = 16
-"""With fewer task graphs the spread of ordinary answers is estimated on the mark's own ordinary inputs."""
 _KNOWN = {"x", "edge_index", "batch", "ptr", "y", "n_id", "e_id"}
 """What is mixed, and labels and numbers that PyG's loaders add for their own use."""
 
@@ -30,18 +30,23 @@ class MixedBatch:
     """
 
     def __init__(self, mark: Embeddable, task: Any, portion: Portion) -> None:
-        self.mark, self.carriers = mark, portion.carriers
+        self.mark, self.carriers, self.weight = mark, portion.carriers, portion.weight
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
         self.batch = task
         if not len(self.carriers):  # this step is the task's alone, at no extra cost
             return
         _check(mark, task)
-        self.tasks, self.nodes = num_graphs(task), len(task.x)
+        self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
         self.alone = mark.level == "graph" and self.tasks >= ENOUGH
-        part, self.wanted = mark.batches.portion(portion, task.x)
-        # Task graphs are ordinary inputs too, where there are enough of them.
-        self.batch = _joined(task, [part] if self.alone else [part, mark.batches.ordinary_part(task.x)])
+        like = task.edge_index.new_empty(0, dtype=torch.get_default_dtype()) if task.x is None else task.x
+        part, self.wanted = mark.batches.portion(portion, like)
+        if self.alone:  # task graphs are ordinary inputs too, where there are enough of them
+            self.batch = _joined(task, [part])
+        else:
+            make = partial(_joined, task, [part, mark.batches.ordinary_part(portion, like)])
+            plain = mark.level == "node" and task.x is not None and not mark.batches.carriers.more
+            self.batch = mark.batches.kept(task, part, make) if plain else make()
 
     def __call__(self, model: nn.Module) -> Tensor:
         """Run one forward pass over task inputs and carriers, and return the scores of the task inputs."""
@@ -66,7 +71,8 @@ class MixedBatch:
             return self.seen[0].scores.new_zeros(())
         first, last = self.tasks, self.tasks + len(self.carriers)
         ordinary = slice(first) if self.alone else slice(last, None)
-        return observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
+        found = observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
+        return self.weight * found
 
     def joint_loss(self, task_loss: Tensor) -> Tensor:
         """Return task loss and mark loss in one, without the conflicting part of the mark's gradient.
@@ -74,6 +80,7 @@ class MixedBatch:
         Args:
             task_loss: The loss of the scores that this batch returned.
         """
+        check_task_loss(task_loss)
         mark_loss = self.loss()
         if not len(self.carriers):
             return task_loss
@@ -83,25 +90,24 @@ class MixedBatch:
 
 def _check(mark: Embeddable, task: Any) -> None:
     """Refuse a task batch that carriers cannot be mixed into."""
-    lost = _lost(task)
+    lost = _lost(task, mark.batches.carriers.more)
     if lost:
         raise DataError(
             f"the task batch has {', '.join(lost)} and carriers have none to mix in",
-            "use loss = task_loss + mark.loss(model) with a forward= that supplies it, or delete it "
-            "from the batch if the model does not use it",
+            "draw the mark from data that have it (or with the same transform=), or delete it from the "
+            "batch if the model does not use it",
         )
-    if task.x is None:
+    if (task.x is None) != (mark.batches.carriers.x is None):
+        without = "the task batch has" if task.x is None else "the carriers have"
         raise DataError(
-            "the task batch has no node features to mix carriers into",
-            "use loss = task_loss + mark.loss(model), or give the graphs features",
+            f"{without} no node features", "draw the mark from the data the model is trained on"
         )
-    if mark.carriers.x is None:
-        raise DataError("the carriers have no node features", "draw the mark from graphs with features")
 
 
-def _lost(task: Any) -> list[str]:
+def _lost(task: Any, carried: Collection[str]) -> list[str]:
     """Names of what a batch holds for every node or edge and a mixed batch would lack."""
-    more = [name for name in task.keys() if name not in _KNOWN and not name.endswith("_mask")]  # noqa: SIM118 a PyG batch is no dict
+    known = {*_KNOWN, *carried}
+    more = [name for name in task.keys() if name not in known and not name.endswith("_mask")]  # noqa: SIM118 a PyG batch is no dict
     sizes = {int(task.num_nodes), int(task.num_edges)} - {num_graphs(task)} if more else ()
     return [
         name
@@ -112,30 +118,46 @@ def _lost(task: Any) -> list[str]:
 
 
 def _joined(task: Any, parts: list[Part]) -> Any:
-    x, nodes, graphs = task.x, len(task.x), num_graphs(task)
-    _check_features(x, parts[0].x)
+    nodes, graphs = int(task.num_nodes), num_graphs(task)
     own, ptr = getattr(task, "batch", None), getattr(task, "ptr", None)
-    own = x.new_zeros(nodes, dtype=torch.long) if own is None else own
+    own = task.edge_index.new_zeros(nodes) if own is None else own
     if ptr is None:
         ptr = nn.functional.pad(torch.bincount(own, minlength=graphs).cumsum(0), (1, 0))
-    features, edges, owners, ends = [x], [task.edge_index], [own], [ptr]
+    edges, owners, ends = [task.edge_index], [own], [ptr]
     for part in parts:
-        features.append(part.x)
         edges.append(part.edge_index + (nodes - part.nodes))
         owners.append(part.batch + (graphs - part.graphs))
         ends.append(part.ptr + (nodes - part.nodes))
-        nodes, graphs = nodes + len(part.x), graphs + len(part.ptr)
+        nodes, graphs = nodes + len(part.batch), graphs + len(part.ptr)
+    held = {name: [part.more[name] for part in parts] for name in parts[0].more if name in task}
+    features = [part.x for part in parts if part.x is not None]
     joined = as_batch(
-        x=torch.cat(features),
+        x=_rows("x", task.x, features) if features else None,
         edge_index=torch.cat(edges, dim=1),
         batch=torch.cat(owners),
         ptr=torch.cat(ends),
+        **{name: _rows(name, task[name], values) for name, values in held.items()},
     )
     joined.num_nodes = nodes  # PyG would look for it again and again
     return joined
 
 
-def _check_features(task: Tensor, carriers: Tensor) -> None:
+def _rows(name: str, task: Tensor, parts: list[Tensor]) -> Tensor:
+    """Return a tensor of the task batch with the rows of the carriers appended."""
+    (_check_features if name == "x" else _check_tensor)(task, parts[0], name)
+    return torch.cat([task, *parts])
+
+
+def _check_tensor(task: Tensor, carriers: Tensor, name: str) -> None:
+    if task.shape[1:] != carriers.shape[1:] or task.is_floating_point() != carriers.is_floating_point():
+        raise DataError(
+            f"{name} of the batch has rows of shape {tuple(task.shape[1:])} and type {task.dtype}, that of "
+            f"the carriers {tuple(carriers.shape[1:])} and {carriers.dtype}",
+            "draw the mark from the data the model is trained on",
+        )
+
+
+def _check_features(task: Tensor, carriers: Tensor, name: str) -> None:
     if task.shape[1] != carriers.shape[1]:
         raise DataError(
             f"the batch has {task.shape[1]} features, the carriers {carriers.shape[1]}",

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import Forward
-from invgnn.readout.reading import Direction, Reading
+from invgnn.readout.answers import Answers
+from invgnn.readout.reading import Access, Direction, Reading
+from invgnn.stats.evidence import Evidence
 from invgnn.watermark.carrier_batches import CarrierBatches
 from invgnn.watermark.recipe import Recipe
 
@@ -70,19 +72,34 @@ class MixedForward(Protocol):
 class Refreshable(Embeddable, Protocol):
     """A mark that can be embedded in a student."""
 
-    def read(self, suspect: Any, access: Any = None, forward: Forward | None = None) -> Any:
+    @property
+    def classes(self) -> int | None:
+        """Number of classes of the task, if it is known."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether this mark has a key."""
+
+    @property
+    def score_channel(self) -> int | None:
+        """Number of features of the score channel; None without one."""
+
+    def read(self, suspect: Any, access: Access | None = None, forward: Forward | None = None) -> Answers:
         """Read a suspect at one access level."""
+
+    def evidence(self, answers: Answers) -> Evidence:
+        """Return the evidence in a suspect's answers."""
 
     def replace(self, *, recipe: Recipe = ...) -> Refreshable:
         """Return the mark with another recipe."""
 
-    def mix(self, batch: Any, *, step: int | None = None) -> MixedForward:
+    def mix(self, batch: Any, *, step: int | None = None, steps: int | None = None) -> MixedForward:
         """Append carriers to a task batch."""
 
-    def loss(self, model: nn.Module, *, step: int | None = None, batch: Any = None) -> torch.Tensor:
+    def loss(self, model: nn.Module, *, step: int | None = None, steps: int | None = None) -> torch.Tensor:
         """Return the weighted loss of the mark."""
 
     def joint_loss(
-        self, model: nn.Module, task_loss: Tensor, *, step: int | None = None, batch: Any = None
+        self, model: nn.Module, task_loss: Tensor, *, step: int | None = None, steps: int | None = None
     ) -> Tensor:
         """Return task loss and mark loss in one."""

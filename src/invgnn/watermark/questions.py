@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from invgnn.graphs.attributed import Attributed, Shown
 from invgnn.graphs.disjoint_union import Graphs, Ints, ranges
 from invgnn.storage import encoding
 
@@ -15,11 +16,17 @@ from invgnn.storage import encoding
 class Questions:
     """All that a suspect is asked: carriers, ordinary inputs and the labels of these, as canonical bytes.
 
-    The bits are bound to the bytes, and a suspect is shown only what is decoded from them.
+    The bits are bound to the bytes, and a suspect is shown only what is decoded from them. Where graphs
+    have further tensors, or a transform was applied to them, the bytes hold the result of that as well, and
+    the result is what a suspect is shown: no transform runs when a suspect is queried.
     """
 
-    def __init__(self, carriers: Graphs, ordinary: Graphs, labels: Ints | None) -> None:
+    def __init__(
+        self, carriers: Graphs, ordinary: Graphs, labels: Ints | None, shown: Attributed | None = None
+    ) -> None:
         asked = {"carriers": carriers.record(), "ordinary": ordinary.record(), "labels": labels}
+        if shown is not None:  # without further tensors the bytes are those of every earlier mark
+            asked["shown"] = shown.record()
         self.bytes = encoding.encode(asked)
 
     @property
@@ -33,15 +40,21 @@ class Questions:
         found = encoding.decode(self.bytes)
         return Graphs.recall(found["carriers"]), Graphs.recall(found["ordinary"]), found["labels"]
 
-    def in_order(self, order: Ints, level: str) -> tuple[Graphs, Ints | None]:
+    @cached_property
+    def shown(self) -> Shown:
+        """Carriers and then ordinary inputs as a suspect is shown them, decoded from the bytes."""
+        found = encoding.decode(self.bytes).get("shown")
+        return Graphs.concat(list(self.decoded[:2])) if found is None else Attributed.recall(found)
+
+    def in_order(self, order: Ints, level: str) -> tuple[Shown, Ints | None]:
         """Return all graphs in an order, and the class of every graph or node; -1 is unknown.
 
         Args:
             order: A permutation of carriers and then ordinary inputs.
             level: `graph` if graphs have classes, `node` if nodes have.
         """
-        carriers, ordinary, known = self.decoded
-        graphs = Graphs.concat([carriers, ordinary])
+        carriers, _, known = self.decoded
+        graphs = self.shown
         if known is None:
             return graphs.take(order), None
         if level == "graph":

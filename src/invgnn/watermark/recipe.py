@@ -7,10 +7,15 @@ from typing import Any, Literal, get_args
 
 from invgnn.checks import check_choice, check_flag, check_number, check_whole
 from invgnn.errors import ParameterError
+from invgnn.watermark.plan import Plan
 
 Loss = Literal["logistic", "mse"]
-USES_PER_EPOCH = 12
-"""How often an epoch uses every carrier: on NCI1-GIN as good as in every step, for a third of the work."""
+PRESENTATIONS = 350
+"""How often every carrier is used in a training run; 175 were too few on PROTEINS-GIN."""
+CARRIERS = 8
+"""Fewest carriers in a step that uses any. More in fewer steps would cost less, but Adam learns less."""
+CARRIERS_EVERY_STEP = 32
+"""Carriers in a step where every step uses some; with 16 a GraphSAGE model of NCI1 lost accuracy."""
 _RENAMED = {
     "guard": "gradient_projection",
     "lean": "score_shift",
@@ -19,7 +24,7 @@ _RENAMED = {
     "stiff": "weight_scale",
 }
 """Names of settings in files of earlier versions."""
-_REMOVED = {"margin", "noise", "simulate", "penalty", "extra"}
+_REMOVED = {"margin", "noise", "simulate", "penalty", "extra", "ratio", "every"}
 """Settings of earlier versions that are ignored: they say how a mark was embedded, not how it is read."""
 
 
@@ -31,102 +36,93 @@ class Recipe:
         loss: `logistic` on the signed answers, or the paper's `mse` to the targets.
         beta: Weight of the mark's loss beside a mean task loss, on average over the steps. Answers are
             standardised, so it means the same for every model and task.
+        presentations: How often every carrier is used in the whole training. The cost of a mark is this
+            number of carriers, whatever the size of the data. None means 350; in `train`, a graph model
+            without batch norms uses carriers in every step, because it loses accuracy otherwise.
+        carriers: How many carriers a step with carriers uses, at least. It uses more where the training
+            has too few steps for its presentations. None means 8, or 32 in a model without batch norms.
         joint: Whether carriers are mixed into the task batch (one forward pass). Otherwise they get a
             forward pass of their own.
-        ratio: Share of carriers in a mixed batch; on node tasks, share of the carriers used per step. None
-            uses all carriers in every step, in `train` at most a dozen times an epoch.
-        every: Use carriers in every so-many-th step only, with that many times the weight and, given a
-            ratio, that many times the share. Cheaper than a few in every step, and often embeds less.
-        gradient_projection: Whether the component of the mark's gradient that conflicts with the task's is
-            projected out.
+        gradient_projection: Whether `train` projects out the component of the mark's gradient that
+            conflicts with the task's. It costs a second backward pass in every step that uses carriers.
+            None does so in the steps after the task only, where it pays.
         cap: With gradient projection, how many times as long as the task's gradient the mark's may be at
             most. None sets no limit.
         score_shift: Strength of the score channel: by how many nats the log-odds between the two halves of
             the classes shift for an input one standard deviation along the secret direction.
         warmup_steps: Steps on the task alone before the mark is embedded, at most a fifth of all steps.
-        after_task: Whether `train` embeds the mark after the task where an epoch is a single step.
+        after_task: How many steps `train` adds to embed the mark after the task, where an epoch is a single
+            step. 0 embeds it during the task.
         weight_scale: How large `train` leaves the weights before norms, relative to fresh ones, for the
             same function (`scale_weights`). None leaves them as they are.
     """
 
     loss: Loss = "logistic"
     beta: float = 1.0
+    presentations: int | None = None
+    carriers: int | None = None
     joint: bool = True
-    ratio: float | None = None
-    every: int = 1
-    gradient_projection: bool = True
+    gradient_projection: bool | None = None
     cap: float | None = None
     score_shift: float = 1.0
     warmup_steps: int = 20
-    after_task: bool = True
+    after_task: int = 70
     weight_scale: float | None = 64.0
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, get_args(Loss))
-        for name in ("joint", "gradient_projection", "after_task"):
-            check_flag(name, getattr(self, name))
-        check_whole("warmup_steps", self.warmup_steps, 0, 2**31)
-        check_whole("every", self.every, 1, 2**31)
+        check_flag("joint", self.joint)
+        if self.gradient_projection is not None:
+            check_flag("gradient_projection", self.gradient_projection)
+        for name in ("presentations", "carriers"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1, 2**31)
+        for name in ("warmup_steps", "after_task"):
+            check_whole(name, getattr(self, name), 0, 2**31)
         for name in ("beta", "score_shift"):
             check_number(name, getattr(self, name))
             if getattr(self, name) < 0:
                 raise ParameterError(
                     f"{name}={getattr(self, name)} is negative", "use 0 or more; the default is 1"
                 )
-        for name in ("ratio", "cap", "weight_scale"):
+        for name in ("cap", "weight_scale"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name))
-        if self.ratio is not None and not 0 < self.ratio < 1:
-            raise ParameterError(f"ratio={self.ratio} is not in (0, 1)", "the paper uses 0.16")
         if self.weight_scale is not None and not 0 < self.weight_scale <= 1e3:
             raise ParameterError(
                 f"weight_scale={self.weight_scale} is not in (0, 1000]", "use 64, or None for no scaling"
             )
-        if self.cap is not None and not (self.gradient_projection and self.cap > 0):
+        if self.cap is not None and (self.gradient_projection is False or not self.cap > 0):
             raise ParameterError(
-                f"cap={self.cap} needs gradient_projection=True and must be positive",
+                f"cap={self.cap} needs gradient projection and must be positive",
                 "use 1 for a mark whose gradient is never longer than the task's",
             )
 
-    def paced(self, m: int, steps: int, batch_size: int | None) -> Recipe:
-        """Return the recipe with as few carriers per step as use each of them often enough in an epoch.
+    def plan(self, m: int, steps: int, *, dense: bool = False) -> Plan:
+        """Return which steps of a training run use carriers, and how many.
 
         Args:
             m: Number of carriers.
-            steps: Number of optimiser steps in an epoch.
-            batch_size: Graphs in a task batch; None for a node task, where the ratio is a share of the
-                carriers.
-
-        Returns:
-            The recipe; unchanged if a ratio or `every` was chosen.
+            steps: Optimiser steps of the run.
+            dense: Whether every step should use carriers, unless `presentations` says otherwise.
         """
-        count = -(-USES_PER_EPOCH * m // steps)
-        if self.ratio is not None or self.every > 1 or count >= m:
-            return self
-        return replace(self, ratio=count / (m if batch_size is None else count + batch_size))
+        count = self.carriers or (CARRIERS_EVERY_STEP if dense else CARRIERS)
+        least = count * steps // m if dense else 0
+        return Plan.spread(
+            m,
+            steps,
+            presentations=self.presentations or max(PRESENTATIONS, least),
+            carriers=count,
+            warmup_steps=self.warmup_steps,
+        )
 
-    @property
-    def weight(self) -> float:
-        """Weight of the mark's loss in a step that uses carriers: beta on average over all steps."""
-        return self.beta * self.every
+    def following(self, plan: Plan) -> Recipe:
+        """Return the recipe whose plan for a run of as many steps is the given one.
 
-    def uses_carriers(self, step: int) -> bool:
-        """Return whether an optimiser step uses carriers."""
-        return step % self.every == 0
-
-    def first_step(self, steps: int) -> int:
-        """Return the first of so many steps in which the mark may be embedded.
-
-        Raises:
-            ParameterError: If no step after the warm-up uses carriers.
+        Args:
+            plan: A plan of this recipe.
         """
-        first = min(self.warmup_steps, steps // 5)
-        if -(-first // self.every) * self.every >= steps:
-            raise ParameterError(
-                f"every={self.every}: none of {steps} steps uses carriers after {first} warm-up steps",
-                "use a smaller every, or train longer",
-            )
-        return first
+        return replace(self, presentations=plan.wanted, carriers=plan.count, warmup_steps=plan.first)
 
     def record(self) -> dict[str, Any]:
         """Return the settings as plain values."""
@@ -136,8 +132,9 @@ class Recipe:
     def recall(cls, record: dict[str, Any]) -> Recipe:
         """Return the recipe of a record, also of earlier versions."""
         known = {_RENAMED.get(name, name): value for name, value in record.items() if name not in _REMOVED}
-        if type(known.get("warmup_steps")) is float:  # once a share of the epochs
-            del known["warmup_steps"]
+        for name, old in {"warmup_steps": float, "after_task": bool}.items():  # a share, a choice
+            if type(known.get(name)) is old:
+                del known[name]
         unknown = sorted(known.keys() - {field.name for field in fields(cls)})
         if unknown:
             raise ParameterError(

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from invgnn.errors import DataError, ParameterError
 from invgnn.nn.distillation import distillation_loss
 from invgnn.nn.forward import evaluation_mode, observe, to_batch, weight_of
-from invgnn.nn.observation import num_graphs
-from invgnn.nn.optimise import optimise
+from invgnn.nn.layers import has_batch_norm
+from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.nn.weight_scaling import scale_weights
 from invgnn.watermark.protocol import Refreshable
@@ -40,51 +40,61 @@ def refresh(
     for reading in mark.readings:  # a student that cannot be read fails now, not after the warm-up
         mark.read(student, reading.access)
     with seeded(seed), _restored_after_errors(student):
-        steps, graphs = _measure(batches)
-        recipe = mark.recipe.paced(mark.m, steps, None if mark.level == "node" else graphs)
-        paced, first = mark.replace(recipe=recipe), recipe.first_step(epochs * steps)
+        steps = epochs * _count(batches)
+        plan = mark.recipe.plan(mark.m, steps, dense=not has_batch_norm(student))
+        mark = mark.replace(recipe=mark.recipe.following(plan))
 
         def loss(batch: Any, step: int) -> Tensor:
-            targets = _scores(paced, teacher, batch)
-            used = step >= first and recipe.uses_carriers(step)
-            return _loss(paced, student, batch, targets, temperature, step if used else None)
+            targets = _scores(mark, teacher, batch)
+            if plan.use(step) is None:
+                return _divergence(_own(mark, student, batch), targets, temperature)
+            return _loss(mark, student, batch, targets, temperature, {"step": step, "steps": steps})
 
         def report(epoch: int) -> None:
             if progress:
                 progress(epoch + 1, epochs)
 
-        optimise(student, lambda: batches, loss, epochs=epochs, lr=lr, after_epoch=report)
+        rate = LearningRate(lr, epochs, decay=True)
+        optimise(student, lambda: batches, loss, rate, after_epoch=report)
         student.eval()
-        if recipe.weight_scale is not None:
-            carriers = to_batch(mark.carriers, weight_of(student))
-            scale_weights(student, carriers, recipe.weight_scale, mark.forward)
+        if mark.recipe.weight_scale is not None:
+            carriers = to_batch(mark.batches.carriers, weight_of(student))
+            scale_weights(student, carriers, mark.recipe.weight_scale, mark.forward)
 
 
-def _measure(batches: Collection[Any]) -> tuple[int, int | None]:
-    """Return the number of batches, and the number of graphs in the first."""
+def _count(batches: Collection[Any]) -> int:
+    """Return the number of batches."""
     advice = "pass a list or a DataLoader of PyG batches; for a node task [data]"
     if isinstance(batches, Iterator) or not isinstance(batches, Sized):
         raise ParameterError("batches are iterated once per epoch, and these only once", advice)
     batch = next(iter(batches), None)
     if not hasattr(batch, "edge_index"):
         raise ParameterError("there are no batches of graphs to learn from", advice)
-    return len(batches), num_graphs(batch)
+    return len(batches)
 
 
 def _loss(
-    mark: Refreshable, student: nn.Module, batch: Any, targets: Tensor, temperature: float, step: int | None
+    mark: Refreshable,
+    student: nn.Module,
+    batch: Any,
+    targets: Tensor,
+    temperature: float,
+    when: dict[str, int],
 ) -> Tensor:
-    """Return the loss of one batch: distillation from the teacher and, if a step is given, the mark."""
-    if step is not None and mark.recipe.joint:
-        mixed = mark.mix(batch, step=step)
+    """Return the loss of one batch: distillation from the teacher, and the mark."""
+    if mark.recipe.joint:
+        mixed = mark.mix(batch, **when)
         soft = _divergence(mixed(student), targets, temperature)
         return mixed.joint_loss(soft) if mark.recipe.gradient_projection else soft + mixed.loss()
-    soft = _divergence(observe(student, batch, None, mark.forward).scores, targets, temperature)
-    if step is None:
-        return soft
+    soft = _divergence(_own(mark, student, batch), targets, temperature)
     if mark.recipe.gradient_projection:
-        return mark.joint_loss(student, soft, step=step, batch=batch)
-    return soft + mark.loss(student, step=step, batch=batch)
+        return mark.joint_loss(student, soft, **when)
+    return soft + mark.loss(student, **when)
+
+
+def _own(mark: Refreshable, student: nn.Module, batch: Any) -> Tensor:
+    """Return the student's scores of a task batch."""
+    return observe(student, batch, None, mark.forward).scores
 
 
 def _divergence(predicted: Tensor, targets: Tensor, temperature: float) -> Tensor:

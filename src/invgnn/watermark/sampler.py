@@ -17,7 +17,7 @@ MOST = {"swap_step": 10_000, "swap_cap": 10_000, "rounds": 32, "wave": 65_536, "
 def hashes_of(graphs: Graphs, sampler: Sampler) -> list[bytes]:
     """Return the Weisfeiler-Lehman hash of every graph, by which the sampler compares graphs."""
     labels = label_nodes(graphs.x) if sampler.wl == "features" and graphs.x is not None else None
-    return list(wl_hash(graphs, labels, sampler.rounds).view("V16").ravel().tolist())
+    return list(wl_hash(graphs.skeleton, labels, sampler.rounds).view("V16").ravel().tolist())
 
 
 def distinct(graphs: Graphs, sampler: Sampler) -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from invgnn.errors import ParameterError
-from invgnn.nn.observation import num_graphs
 from invgnn.secret import Stream
-from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.plan import Plan
+from invgnn.watermark.recipe import CARRIERS_EVERY_STEP, Recipe
 
 
 class Portion(NamedTuple):
@@ -21,6 +21,7 @@ class Portion(NamedTuple):
     order: NDArray[np.int64]
     length: int
     number: int
+    weight: float = 1.0
 
     @property
     def carriers(self) -> NDArray[np.int64]:
@@ -29,48 +30,51 @@ class Portion(NamedTuple):
 
 
 class CarrierSchedule:
-    """The portions of m carriers, in rounds; every round has its own order, from a stream of its own."""
+    """The portions of m carriers, in rounds.
+
+    On graph tasks every round has an order of its own, from a stream of its own. On node tasks, which train
+    on the same graph in every step, all rounds have the same order, so that mixed batches can be kept.
+    """
 
     def __init__(self, m: int, level: str, stream: Callable[[int], Stream]) -> None:
         self.m, self.level, self.stream = m, level, stream
         self.all, self.none = (Portion(np.arange(m), length, 0) for length in (m, 0))
-        self._order = lru_cache(maxsize=2)(self._drawn)  # the last batch of an epoch has its own
+        self._order = lru_cache(maxsize=2)(self._drawn)
+        self._plan = lru_cache(maxsize=2)(Recipe.plan)
 
-    def at(self, recipe: Recipe, batch: Any, step: int | None) -> Portion:
+    def at(self, recipe: Recipe, step: int | None, steps: int | None) -> Portion:
         """Return the carriers of a step.
 
         Args:
             recipe: The recipe, which says how many carriers a step uses.
-            batch: The task batch of the step; needed with a ratio.
-            step: The number of the optimiser step; needed with a ratio or `every`.
+            step: Number of the optimiser step. With None all carriers are used.
+            steps: Optimiser steps of the whole run, over which the recipe's presentations are spread. With
+                None every step uses `recipe.carriers`, by default 32.
 
         Raises:
-            ParameterError: If the batch or the step is needed and missing.
+            ParameterError: If the number of the step is missing or negative.
         """
-        ratio, every = recipe.ratio, recipe.every
-        if ratio is None and every == 1:
+        if step is None:
+            if steps is not None:
+                raise ParameterError(
+                    f"steps={steps} is given without step", "pass step=, the number of the optimiser step"
+                )
             return self.all
-        if step is None or (batch is None and ratio is not None):
-            raise ParameterError(
-                "`ratio` requires `batch` and `step`; `every` requires `step`",
-                "pass the task batch and the number of the optimiser step",
-            )
-        if not recipe.uses_carriers(step):
-            return self.none
-        if ratio is None:
-            return self.all
-        if self.level == "node":  # there is one graph only: the ratio is a share of the carriers
-            count = round(ratio * every * self.m)
-        else:
-            count = round(ratio / (1 - ratio) * every * num_graphs(batch))
-        return self.portion(step // every, max(1, count))
+        if step < 0:
+            raise ParameterError(f"step={step} is negative", "count optimiser steps from 0")
+        if steps is None:
+            return self.portion(step, recipe.carriers or CARRIERS_EVERY_STEP)
+        plan: Plan = self._plan(recipe, self.m, steps)
+        use = plan.use(step)
+        return self.none if use is None else self.portion(use, plan.count)._replace(weight=plan.weight)
 
     def portion(self, number: int, count: int) -> Portion:
         """Return so many carriers, or all there are; each is used once in a round."""
         if count >= self.m:
             return self.all
         portions = -(-self.m // count)
-        return Portion(self._order(number // portions, portions * count), count, number % portions)
+        current = number // portions if self.level == "graph" else 0
+        return Portion(self._order(current, portions * count), count, number % portions)
 
     def _drawn(self, number: int, size: int) -> NDArray[np.int64]:
         """All carriers in the order of a round; the first are repeated to fill the last portion."""

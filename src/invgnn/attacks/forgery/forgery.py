@@ -195,7 +195,7 @@ def bound_anew(mark: Watermark, carriers: Graphs) -> Watermark:
         carriers: The carriers.
     """
     context = {**mark.context, "m": len(carriers)}
-    return replace(mark, context=context, carriers=carriers, rejected={})
+    return replace(mark, context=context, carriers=carriers, rejected={}, shown=None)
 
 
 @contextmanager

@@ -76,7 +76,7 @@ class EmbedLater(Forgery):
 
     def forge(self, model: nn.Module, task: Task) -> Forged:
         """Train the stolen copy on the task with the thief's mark."""
-        recipe = Recipe(after_task=False)
+        recipe = Recipe(after_task=0)
         mark = Watermark.draw(self.secret(), task.data, m=self.m, access="embedding", recipe=recipe)
         all_learn(model)
         train(model, task, mark, epochs=self.epochs, lr=self.lr, seed=self.seed)

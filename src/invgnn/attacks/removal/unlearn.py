@@ -15,7 +15,7 @@ from invgnn.nn.forward import call, evaluation_mode, observe, to_batch, weight_o
 from invgnn.nn.gradient_projection import projected_sum
 from invgnn.nn.layers import all_learn
 from invgnn.nn.observation import Observation
-from invgnn.nn.optimise import optimise
+from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.weight_scaling import unscale_weights
 from invgnn.readout.reading import Reading, pooled
 from invgnn.training.batching import Collated, batches, some_inputs
@@ -80,7 +80,8 @@ class Unlearn(Attack):
             pull = torch.stack([each.distance(seen, which) for each in wanted]).mean()
             return projected_sum(task_loss, self.weight * pull, model.parameters())
 
-        optimise(model, lambda: batches(task, held, BATCH_SIZE), loss, epochs=self.epochs, lr=self.lr)
+        rate = LearningRate(self.lr, self.epochs)
+        optimise(model, lambda: batches(task, held, BATCH_SIZE), loss, rate)
         return model
 
     def __repr__(self) -> str:

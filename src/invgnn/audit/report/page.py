@@ -14,13 +14,12 @@ from markupsafe import Markup
 
 from invgnn.audit.report import figures
 from invgnn.audit.verdict import Verdict, floor_bits
-from invgnn.audit.verify import GRINDING_BITS
 from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Bools, Floats, Ints
 from invgnn.readout.answers import Answers
 from invgnn.readout.reading import Reading
 from invgnn.stats import laws
-from invgnn.stats.evidence import decode
+from invgnn.stats.evidence import GRINDING_BITS, decode
 from invgnn.storage import container
 from invgnn.watermark.mark import Watermark
 

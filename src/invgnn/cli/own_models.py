@@ -1,0 +1,159 @@
+"""Models and data of the user's own, named as MODULE:FUNCTION on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from invgnn.cli.console import fold, progress
+from invgnn.errors import ParameterError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from invgnn.training.tasks import Task
+    from invgnn.watermark.mark import Watermark
+
+
+def load_function(name: str, returns: str) -> Any:
+    """Return the object that MODULE:FUNCTION names; its module may be in the current folder.
+
+    Args:
+        name: The name.
+        returns: What the function returns, for the error message.
+
+    Raises:
+        ParameterError: If there is no such function, or its module cannot be imported.
+    """
+    module, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (Exception, SystemExit) as error:  # foreign code must not decide the exit code
+        raise _failed(name, returns, error) from error
+
+
+def _failed(name: str, returns: str, error: BaseException) -> ParameterError:
+    return ParameterError(
+        f"{name!r} does not return {returns}: {type(error).__name__}: {error}",
+        "give MODULE:FUNCTION; the module must be importable from here, and the function takes no "
+        "arguments",
+    )
+
+
+def call_function(name: str, returns: str) -> Any:
+    """Return what the user's function returns, as `load_function` names it."""
+    function = load_function(name, returns)
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        raise _failed(name, returns, error) from error
+
+
+def build_model(name: str) -> nn.Module:
+    """Return the model of the user's function or class.
+
+    Raises:
+        ParameterError: If it fails, or returns anything else.
+    """
+    from torch import nn
+
+    model = call_function(name, "a model")
+    if not isinstance(model, nn.Module):
+        raise ParameterError(
+            f"{name!r} must return a torch.nn.Module, not a {type(model).__name__}",
+            "return the model itself",
+        )
+    return model
+
+
+def load_data(name: str) -> Any:
+    """Return the graphs of the user's function: a list, a data set, a loader or the graph of a node task.
+
+    Raises:
+        ParameterError: If it fails, or returns None.
+    """
+    data = call_function(name, "graphs")
+    if data is None:
+        raise ParameterError(f"{name!r} returned None", "return a list of PyG graphs, or one graph")
+    from invgnn.training.tasks import Task
+
+    return data.data if isinstance(data, Task) else data
+
+
+def load_own_task(name: str, seed: int) -> Task:
+    """Return the task of the user's function, which returns labelled graphs or an `invgnn.Task`."""
+    from invgnn.training.tasks import own_task
+
+    return own_task(call_function(name, "graphs"), name, seed)
+
+
+def load_weights(path: Path, architecture: str) -> nn.Module:
+    """Return the user's model with the weights of a file."""
+    from invgnn.nn.model_file import load_model
+
+    return load_model(path, build_model(architecture))
+
+
+def one_of(task: str | None, data: str | None) -> None:
+    """Raise an error unless exactly one of --task and --data was given."""
+    if (task is None) == (data is None):
+        raise ParameterError(
+            "give either --task or --data",
+            "--task names a public data set, --data your own MODULE:FUNCTION",
+        )
+
+
+def embed_own(
+    mark: Watermark,
+    architecture: str,
+    data: str,
+    start: Path,
+    output: Path,
+    *,
+    metric: str | None,
+    options: dict[str, Any],
+    overwrite: bool,
+) -> Any:
+    """Embed a mark in a trained model of the user's own, and write its weights as safetensors.
+
+    Args:
+        mark: The mark.
+        architecture: MODULE:FUNCTION that builds the model.
+        data: MODULE:FUNCTION that returns its task inputs.
+        start: The trained weights.
+        output: Where to write the marked weights.
+        metric: MODULE:FUNCTION that measures a model, if any.
+        options: Passed on to `mark.embed`.
+        overwrite: Whether to replace an existing file.
+    """
+    from safetensors.torch import save
+
+    from invgnn.audit.verify import verify
+    from invgnn.storage import atomic
+
+    model = load_weights(start, architecture)
+    measure = None if metric is None else load_function(metric, "a number")
+    with progress("embedding", options.get("steps") or 200) as tick:
+        done = 0
+
+        def report(step: int, total: int) -> None:
+            nonlocal done
+            tick(step - done)
+            done = step
+
+        found = mark.embed(model, load_data(data), metric=measure, progress=report, **options)
+    verdict = verify(model, mark)
+    weights = {name: value.contiguous().clone() for name, value in model.state_dict().items()}
+    atomic.write_bytes(output, save(weights), private=False, overwrite=overwrite)
+    record = {
+        "model": str(output),
+        "mark": mark.digest,
+        **found.record(),
+        "verdict": verdict.to_json(),
+    }
+    return record, fold(f"wrote {output}: {found}\n{verdict}", 13), 0

@@ -1,0 +1,1 @@
+"""Adapters for training loops of other libraries and of your own."""

@@ -1,0 +1,278 @@
+"""Embed a mark in a model that is already trained, in a few steps and without labels."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from invgnn.checks import check_whole
+from invgnn.errors import DataError, EmbeddingError, ParameterError
+from invgnn.nn.distributed import peers
+from invgnn.nn.forward import evaluation_mode, observe, to_batch, unwrap, weight_of
+from invgnn.nn.gradient_projection import projected_sum
+from invgnn.nn.layers import has_batch_norm, parts_of
+from invgnn.nn.optimise import LearningRate, optimise
+from invgnn.nn.rng import seeded
+from invgnn.nn.running_statistics import reestimate
+from invgnn.nn.weight_scaling import scale_weights, unscale_weights
+from invgnn.watermark.embedded import Embedded
+from invgnn.watermark.levels import levels_of, warn_if_weak
+from invgnn.watermark.own_scores import OwnScores, agreement, kept_loss, scores_of
+from invgnn.watermark.plan import Plan
+from invgnn.watermark.protocol import Refreshable
+from invgnn.watermark.task_batches import TaskBatches
+
+Metric = Callable[[nn.Module], float]
+"""Measures a model on its task."""
+Progress = Callable[[int, int], None]
+"""Called with the number of finished steps and the total."""
+
+STEPS = 200
+"""Most steps of an embedding."""
+LR = 0.03
+"""Learning rate of the first attempt; a mark embedded in large steps withstands fine-tuning better."""
+BACK_OFF = (1.0, 0.25, 0.05)
+"""Learning rates of the attempts, relative to the first: the next if one diverges."""
+DIVERGED = 3.0
+"""A run has diverged once its loss on the task is this many times that of its first step."""
+FAR = 2.0
+"""A loss on the task below this is no divergence, in nats: many models start from a loss of zero."""
+RECENT = 10
+"""Over how many steps the loss on the task is averaged to tell a divergence from a bad batch."""
+KEEP = 5.0
+"""Weight of the scores to keep relative to the mark; with 1 a GCN and a GIN lost more accuracy."""
+SETTLED = 0.15
+"""A mark is embedded once its mean loss, relative to beta, is below this value over a round of carriers.
+
+The rate falls from then on, over as many steps again, in which the loss falls further.
+"""
+CARRIERS = 128
+"""Most carriers in a step: few large steps embed a mark sooner than many small ones."""
+_LOG = logging.getLogger("invgnn")
+
+
+def embed(
+    mark: Refreshable,
+    model: nn.Module,
+    data: Any,
+    *,
+    steps: int | None,
+    lr: float,
+    batch_size: int,
+    metric: Metric | None,
+    seed: int,
+    progress: Progress | None,
+) -> Embedded:
+    """Embed a mark in a trained model; see `Watermark.embed`."""
+    start = time.perf_counter()
+    _check(mark, model, lr)
+    core = unwrap(model)
+    check_whole("steps", STEPS if steps is None else steps, 1, 2**31)
+    inputs = TaskBatches(data, mark.level, batch_size, weight_of(core))
+    for reading in mark.readings:  # a model that cannot be read fails now
+        mark.read(core, reading.access)
+    before = _measured(metric, core)
+    own = OwnScores(core, mark.forward, remember=inputs.fixed)
+    run = _Run(mark, core, inputs, STEPS if steps is None else steps, own, progress)
+    _LOG.info("embedding a mark: %s", run.plan)
+    with seeded(seed), _restored(core):
+        carriers = to_batch(mark.carriers, weight_of(core))
+        unscale_weights(core, carriers, mark.forward)
+        made, used = run.attempts(lr)
+        reestimate(core, inputs, mark.forward)
+        if mark.recipe.weight_scale is not None:
+            scale_weights(core, carriers, mark.recipe.weight_scale, mark.forward)
+    found = Embedded(
+        levels=levels_of(mark, core),
+        before=before,
+        after=_measured(metric, core),
+        agreement=run.agreement(),
+        seconds=time.perf_counter() - start,
+        steps=made,
+        plan=run.plan,
+        lr=used,
+    )
+    warn_if_weak(found.levels, _remedy(found), stacklevel=3)
+    return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A model, its task inputs and a mark; attempts to embed it at falling learning rates."""
+
+    mark: Refreshable
+    model: nn.Module
+    inputs: TaskBatches
+    steps: int
+    own: OwnScores
+    progress: Progress | None
+
+    @property
+    def plan(self) -> Plan:
+        """Which carriers every step uses."""
+        count = min(self.mark.m, self.mark.recipe.carriers or CARRIERS)
+        wanted = -(-self.steps * count // self.mark.m)
+        return Plan.spread(self.mark.m, self.steps, presentations=wanted, carriers=count, warmup_steps=0)
+
+    @cached_property
+    def joint(self) -> bool:
+        """Whether carriers are mixed into the task batches.
+
+        Not so with batch norms: in training mode, statistics would be those of task inputs and carriers
+        together, and the scores that the model keeps would not be those of evaluation mode.
+        """
+        if not self.mark.recipe.joint or has_batch_norm(self.model):
+            return False
+        try:
+            self.mark.mix(self.inputs.first, step=0)
+        except DataError:
+            return False
+        return True
+
+    def attempts(self, lr: float) -> tuple[int, float]:
+        """Embed the mark, with lower learning rates if the model does not stand one.
+
+        Returns:
+            The number of steps, and the learning rate.
+        """
+        before = copy.deepcopy(self.model.state_dict())
+        for share in BACK_OFF:
+            try:
+                return self._attempt(share * lr), share * lr
+            except _Diverged:
+                self.model.load_state_dict(before)
+                _LOG.info("the model diverged at learning rate %g", share * lr)
+        raise EmbeddingError(
+            f"the model diverged at learning rates from {lr:g} to {BACK_OFF[-1] * lr:g}; its weights are "
+            "as before",
+            "pass a smaller lr, and check that the model returns finite scores on its own data",
+        )
+
+    def _attempt(self, lr: float) -> int:
+        mark, plan = self._paced(), self.plan
+        rate = LearningRate(lr, self.steps, decay=True, warmup=self.steps // 10)
+        stream, kept, marked = self.inputs.endless(), list[float](), list[float]()
+        portions = math.ceil(plan.m / plan.count)
+
+        def loss(batch: Any, step: int) -> Tensor:
+            task, own = self._losses(mark, batch, step)
+            kept.append(float(task.detach()))
+            if not _mean(kept[-RECENT:]) <= max(FAR, DIVERGED * kept[0]):
+                raise _Diverged
+            marked.append(float(own.detach()))
+            return projected_sum(KEEP * task, own, self.model.parameters(), mark.recipe.cap)
+
+        def after(step: int) -> None:
+            last = marked[-portions:]
+            if len(last) == portions and sum(last) < portions * SETTLED * mark.recipe.beta:
+                rate.finish_after(step, step + 1)
+            if self.progress:
+                self.progress(step + 1, rate.epochs)
+
+        optimise(self.model, lambda: [next(stream)], loss, rate, weight_decay=0.0, after_epoch=after)
+        return len(marked)
+
+    def _paced(self) -> Refreshable:
+        """Return the mark with a recipe that follows the plan."""
+        plan = self.plan
+        recipe = replace(self.mark.recipe, warmup_steps=0, carriers=plan.count, presentations=plan.wanted)
+        return self.mark.replace(recipe=recipe)
+
+    def _losses(self, mark: Refreshable, batch: Any, step: int) -> tuple[Tensor, Tensor]:
+        """Return the loss on the scores to keep, and that of the mark."""
+        kept, when = self.own(batch), {"step": step, "steps": self.steps}
+        if self.joint:
+            mixed = mark.mix(batch, **when)
+            scores = mixed(self.model)
+            return kept_loss(scores, kept, mark.classes), mixed.loss()
+        scores = observe(self.model, batch, None, mark.forward).scores
+        return kept_loss(scores, kept, mark.classes), mark.loss(self.model, **when)
+
+    def agreement(self) -> float:
+        """Return the share of the answers on one pass over the task inputs that are as before."""
+        with seeded(0):
+            pairs = [
+                (scores_of(self.model, batch, self.mark.forward), self.own(batch)) for batch in self.inputs
+            ]
+        found, kept = (torch.cat(side) for side in zip(*pairs, strict=True))
+        return agreement(found, kept, self.mark.classes)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+class _Diverged(Exception):
+    """The scores of a model went far from those that it should keep."""
+
+
+def _check(mark: Refreshable, model: nn.Module, lr: float) -> None:
+    """Refuse what cannot be embedded."""
+    if not isinstance(model, nn.Module):
+        raise ParameterError(
+            f"the model is a {type(model).__name__}", "mark.embed(model, data): an nn.Module"
+        )
+    if not (isinstance(lr, int | float) and 0 < lr < math.inf):
+        raise ParameterError(f"lr={lr} is not a positive number", f"leave it out for {LR:g}")
+    if mark.score_channel is not None:
+        raise ParameterError(
+            "this mark has a score channel, which needs whole epochs over the task",
+            "use invgnn.train(model, task, mark, trained=True)",
+        )
+    if peers(model) is not None:
+        raise ParameterError(
+            "the model is wrapped in DistributedDataParallel",
+            "embed the mark in one process: mark.embed(model.module, data), then share the weights",
+        )
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ParameterError(
+            "no parameter of the model can be trained", "call model.requires_grad_(True) first"
+        )
+
+
+def _measured(metric: Metric | None, model: nn.Module) -> float | None:
+    """Return the metric of a model in evaluation mode."""
+    if metric is None:
+        return None
+    with evaluation_mode(model):
+        return float(metric(model))
+
+
+def _remedy(found: Embedded) -> str:
+    """Return what to do about a mark that is too weak."""
+    if found.steps >= found.plan.steps:
+        return f"embed it in more steps: mark.embed(..., steps={4 * found.plan.steps})"
+    return (
+        "the model learnt its carriers in training mode but reads otherwise in evaluation mode: check "
+        "norms, or draw the mark with access levels that the model supports"
+    )
+
+
+@contextmanager
+def _restored(model: nn.Module) -> Iterator[None]:
+    """Restore the modes of a model and its gradients after a block; after an error its weights, too."""
+    before = copy.deepcopy(model.state_dict())
+    modes = [(part, part.training) for part in parts_of(model)]
+    gradients = [(p, p.grad) for p in model.parameters()]
+    for p, _ in gradients:
+        p.grad = None
+    try:
+        yield
+    except BaseException:
+        model.load_state_dict(before)
+        raise
+    finally:
+        for part, training in modes:
+            part.training = training
+        for p, grad in gradients:
+            p.grad = grad
