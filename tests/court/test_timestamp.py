@@ -1,4 +1,4 @@
-"""Timestamps: tokens of a real authority, checked without it, and what of them cannot be changed."""
+"""Tokens of a real time-stamping authority: checked offline, and which of their parts are signed."""
 
 from __future__ import annotations
 

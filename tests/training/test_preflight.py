@@ -69,3 +69,11 @@ def test_longer_pilots_learn_more(motifs, draw):
 
 def test_pilot_is_a_tenth():
     assert [pilot_epochs(n) for n in (1, 4, 20, 100, 104)] == [1, 1, 2, 10, 10]
+
+
+@pytest.mark.parametrize(("presentations", "few"), [(4, False), (400, True)])
+def test_a_short_training_is_told_that_it_has_few_steps(motifs, draw, presentations, few):
+    mark = draw(recipe=Recipe(presentations=presentations, warmup_steps=0))
+    found = preflight(new_model(motifs, "GIN", 0, hidden_channels=8), motifs, mark, epochs=10)
+    assert found.plan.scarce == few
+    assert ("fewer than half of 400" in str(found)) == few

@@ -66,7 +66,7 @@ class Exhibits:
                 raise ParameterError("a time has no time zone", "use times in UTC")
         if self.suspect_since is not None and self.suspect_since > self.now + CLOCKS:
             raise ParameterError(
-                f"the suspect cannot be younger than now ({iso(self.now)})",
+                f"the suspect cannot have appeared later than now ({iso(self.now)})",
                 "correct the date of the suspect",
             )
 

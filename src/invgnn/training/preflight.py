@@ -54,8 +54,9 @@ class Preflight:
 
     def __str__(self) -> str:
         found = ", ".join(f"{access} {bits:.0f}" for access, bits in self.bits.items())
+        few = f", fewer than half of {self.plan.wanted}: train for more epochs if the evidence is low"
         return (
-            f"the mark uses {self.plan}\n"
+            f"the mark uses {self.plan}{few if self.plan.scarce else ''}\n"
             f"training takes about {self.marked:.0f} s for at most {self.epochs} epochs, "
             f"{self.ratio:.2f} times as long as without the mark\n"
             f"evidence after {self.pilot:.0%} of it: {found} bits; the rest usually increases it, "
