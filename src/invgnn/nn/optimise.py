@@ -60,6 +60,7 @@ def optimise(
     rate: LearningRate,
     *,
     weight_decay: float = WEIGHT_DECAY,
+    decoupled: bool = False,
     after_epoch: Callable[[int], None] | None = None,
 ) -> None:
     """Minimise a loss in place with Adam.
@@ -70,9 +71,13 @@ def optimise(
         loss: Maps a batch and the number of the optimiser step to the loss.
         rate: Learning rate and number of epochs.
         weight_decay: Weight decay.
+        decoupled: Whether weights decay on their own (AdamW) instead of by a penalty in the loss. Adam
+            turns a penalty into steps of constant size, which over thousands of steps set most weights of
+            norms to zero.
         after_epoch: Called with the number of every finished epoch, counted from 0.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=rate.lr, weight_decay=weight_decay)
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    optimiser = kind(model.parameters(), lr=rate.lr, weight_decay=weight_decay)
     epoch = step = 0
     while epoch < rate.epochs:
         model.train()

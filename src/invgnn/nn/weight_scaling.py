@@ -27,8 +27,11 @@ from invgnn.nn.layers import biases_of, is_map, layers_of, weights_of
 USUAL_SCALE = 2.0
 """Usual size of weights after training from scratch, relative to newly initialised weights."""
 
-SCALED_ABOVE = 8.0
+SCALED_ABOVE = 16.0
 """Weights above this size were scaled: training from scratch does not reach it."""
+
+SMALLEST = 0.125
+"""Smallest mean size of the weights of an inner norm: smaller ones change too fast in fine-tuning."""
 
 LARGEST = 2.0**15
 """Largest value of the statistics of norms: half of the largest half-precision number."""
@@ -54,13 +57,14 @@ def weight_scale(model: nn.Module, inputs: Any, forward: Forward | None = None) 
 
 @torch.no_grad()
 def scale_weights(
-    model: nn.Module, inputs: Any, to: float = 64.0, forward: Forward | None = None
+    model: nn.Module, inputs: Any, to: float = 256.0, forward: Forward | None = None
 ) -> float | None:
     """Scale the weights before norms to `to` times the size of new weights, without changing any score.
 
     All weight matrices are multiplied by one factor, so that pruning by magnitude selects the same weights.
     The last norm, and with it the embedding, is divided by the factor to compensate for the linear map
-    after it. The factor is limited so that half precision can represent the statistics of the norms.
+    after it. Half precision must be able to represent the statistics of the norms: where they become too
+    large, the norm before is made smaller, and the factor is limited.
 
     The model is left unchanged if it is not a plain stack of linear maps and BatchNorm layers, with ReLU,
     pooling and similar operations between them and one linear map at the end. Before you train a model with
@@ -84,7 +88,7 @@ def scale_weights(
     """
     if not 0 < to <= 1e3:
         raise ParameterError(
-            f"to={to} is not in (0, 1000]", "use 64 to scale weights, or 2 for the usual size"
+            f"to={to} is not in (0, 1000]", "use 256 to scale weights, or 2 for the usual size"
         )
     model = unwrap(model)
     stack = _stack(model, inputs, forward)
@@ -93,13 +97,14 @@ def scale_weights(
     batches = [inputs, *_extreme(inputs)]
     with _restored(model) as restore:
         before = [_scores(model, batch, forward) for batch in batches]
-        factor = min(to / stack.size(), max(1.0, stack.headroom()))
-        stack.multiply(factor)
-        after = [_scores(model, batch, forward) for batch in batches]
-        if not all(map(_agree, before, after)):
+        for balanced in (True, False):  # what follows a norm may need inputs of the same size
+            factor = min(to / stack.size(), max(1.0, stack.headroom(balanced)))
+            stack.multiply(factor, balanced)
+            after = [_scores(model, batch, forward) for batch in batches]
+            if all(map(_agree, before, after)):
+                return factor
             restore()
-            return None
-    return factor
+    return None
 
 
 def unscale_weights(model: nn.Module, inputs: Any, forward: Forward | None = None) -> None:
@@ -129,26 +134,52 @@ class _Stack:
         ratios = [float(_precise(w).square().mean()) * 3 * w.shape[1] for w in weights]
         return math.exp(sum(map(math.log, ratios)) / len(ratios) / 2)
 
-    def headroom(self) -> float:
-        """Return the largest factor for which the statistics of all norms stay below `LARGEST`."""
-        found: list[float] = []
-        for maps, norm in self.runs:
-            mean, var = (max(1e-30, float(_precise(kept).abs().max())) for kept in _statistics(norm))
-            if maps:
-                found.append(min(LARGEST / mean, math.sqrt(LARGEST / var)) ** (1 / len(maps)))
+    def headroom(self, balanced: bool) -> float:
+        """Return the largest factor for which the statistics of all norms stay below `LARGEST`.
+
+        Args:
+            balanced: Whether inner norms may be made smaller for it.
+        """
+        least = [1.0] + [SMALLEST / _size(norm) if balanced else 1.0 for _, norm in self.runs[:-1]]
+        found = [
+            float((_room(norm) / smallest) ** (1 / len(maps)))
+            for (maps, norm), smallest in zip(self.runs, least, strict=True)
+            if maps
+        ]
         return min(found)
 
-    def multiply(self, factor: float) -> None:
-        """Multiply every matrix and compensate in norms and biases."""
-        for maps, norm in self.runs:
-            scale = 1.0
+    def multiply(self, factor: float, balanced: bool) -> None:
+        """Multiply every matrix and compensate in norms and biases.
+
+        Args:
+            factor: The factor.
+            balanced: Whether to bring inner norms to size 1, or less where statistics would be too large.
+        """
+        following = [*self.runs[1:], None]
+        scale = 1.0  # of the inputs of a run
+        for (maps, norm), after in zip(self.runs, following, strict=True):
             for stage in maps:
                 scale *= factor
                 _multiply(weights_of(stage), factor)
                 _multiply(biases_of(stage), scale)
             _absorb(norm, scale)
+            scale = 1.0
+            if balanced and after is not None:
+                scale = min(max(1.0, 1 / _size(norm)), _room(after[1]) / factor ** len(after[0]))
+                _multiply(norm.parameters(), scale)
         _multiply(self.runs[-1][1].parameters(), 1 / factor)
         _multiply(weights_of(self.head), factor)
+
+
+def _size(norm: _BatchNorm) -> float:
+    """Return the root mean square of the weights of a norm."""
+    return max(1e-30, float(_precise(norm.weight).square().mean().sqrt()))
+
+
+def _room(norm: _BatchNorm) -> float:
+    """Return how many times as large the input of a norm may become."""
+    mean, var = (max(1e-30, float(_precise(kept).abs().max())) for kept in _statistics(norm))
+    return min(LARGEST / mean, math.sqrt(LARGEST / var))
 
 
 def _stack(model: nn.Module, inputs: Any, forward: Forward | None) -> _Stack | None:

@@ -83,6 +83,7 @@ class FitOptions:
         select: Whether to keep the epoch with the best validation accuracy; otherwise the last is kept.
         decay: Whether the learning rate falls to zero over the second half of the epochs.
         warmup: Over how many epochs the learning rate rises to `lr`.
+        decoupled: Whether weights decay on their own (AdamW) instead of by a penalty in the loss.
     """
 
     epochs: int = 100
@@ -93,6 +94,7 @@ class FitOptions:
     select: bool = True
     decay: bool = False
     warmup: int = 0
+    decoupled: bool = False
 
     def rate(self) -> LearningRate:
         """Return the learning rate of every epoch of a run."""
@@ -157,7 +159,15 @@ def fit(
         if progress is not None:
             progress(epoch + 1, rate.epochs)
 
-    optimise(model, source, loss, rate, weight_decay=options.weight_decay, after_epoch=finish)
+    optimise(
+        model,
+        source,
+        loss,
+        rate,
+        weight_decay=options.weight_decay,
+        decoupled=options.decoupled,
+        after_epoch=finish,
+    )
     if best:
         model.load_state_dict(best)
     agree(model)  # each process selects by its own statistics

@@ -18,16 +18,10 @@ from invgnn.nn.observation import Observation, full
 from invgnn.nn.perception import head_penalty
 from invgnn.nn.rng import preserved_rng
 from invgnn.nn.separate_pass import cloned_buffers, each_within, sent_back_within, swapped
-from invgnn.readout.reading import Reading, answer, natural_spread, standardise
+from invgnn.readout.reading import Reading, answer, natural_spread
+from invgnn.watermark.answer_loss import answer_loss
 from invgnn.watermark.carrier_batches import Wanted
-from invgnn.watermark.losses import (
-    SCORE_WEIGHT,
-    in_nats,
-    in_spreads,
-    logistic_loss,
-    mse_loss,
-    perception_loss,
-)
+from invgnn.watermark.losses import perception_loss
 from invgnn.watermark.protocol import Embeddable
 from invgnn.watermark.schedule import Portion
 
@@ -118,39 +112,36 @@ def observed_loss(
     """
     headless = [reading for reading in mark.readings if reading.access != "perception"]
     losses = []
-    if headless:  # all at once: the calls are small, and many
-        answers = torch.stack([_scaled(mark, seen, model, r, carriers, ordinary) for r in headless])
-        losses.append(_answers_loss(mark, answers, headless, wanted))
+    if headless:
+        losses.append(_answers_loss(mark, seen, model, headless, carriers, ordinary, wanted))
     if len(headless) < len(mark.readings):
         losses.append(_head_loss(mark, seen, model, carriers, wanted))
     return mark.recipe.beta / len(mark.readings) * sum(losses[1:], losses[0])
 
 
-def _scaled(
+def _answers_loss(
     mark: Embeddable,
     seen: Observation,
     model: nn.Module,
-    reading: Reading,
+    readings: Sequence[Reading],
     carriers: slice,
     ordinary: slice,
+    wanted: Wanted,
 ) -> Tensor:
-    """Return the answers of the carriers on the scale of the loss."""
-    found = answer(seen, reading, mark.direction, model)
-    if reading.access == "embedding":
-        return standardise(found[carriers], found[ordinary], natural_spread(seen, reading, ordinary))
-    scales = {"logits": in_nats, "values": in_spreads}
-    scale = scales.get(reading.access)
-    return found[carriers] if scale is None else scale(found[carriers], found[ordinary])
-
-
-def _answers_loss(mark: Embeddable, answers: Tensor, readings: Sequence[Reading], wanted: Wanted) -> Tensor:
-    """Return the weighted sum of the losses of some readings, one row of answers each."""
-    weights = [SCORE_WEIGHT if r.access in {"logits", "values"} else 1.0 for r in readings]
-    if mark.recipe.loss == "mse":
-        losses = mse_loss(answers, wanted.targets.to(answers))
-    else:
-        losses = logistic_loss(answers, wanted.bits.to(answers))
-    return losses.dot(torch.tensor(weights).to(losses))
+    """Return the weighted sum of the losses of some readings."""
+    answers = torch.stack([answer(seen, r, mark.direction, model) for r in readings])
+    zero = answers.new_zeros(())
+    natural = [natural_spread(seen, r, ordinary) if r.access == "embedding" else zero for r in readings]
+    goal = wanted.targets if mark.recipe.loss == "mse" else wanted.bits
+    return answer_loss(
+        answers,
+        [r.access for r in readings],
+        torch.stack(natural).to(answers),
+        carriers,
+        ordinary,
+        goal.to(answers),
+        mark.recipe.loss,
+    )
 
 
 def _head_loss(

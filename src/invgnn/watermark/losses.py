@@ -1,10 +1,8 @@
-"""The losses that embed a mark, as pure functions."""
+"""Constants of the losses that embed a mark, and the loss of the paper."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 MARGIN = 1.0
 """How far beyond the mean of ordinary answers a carrier should answer, in standard deviations."""
@@ -26,27 +24,6 @@ def in_nats(answers: Tensor, ordinary: Tensor) -> Tensor:
     inputs got the same scores, which would destroy the task.
     """
     return (answers - ordinary.mean()) / NAT_SHARE
-
-
-def in_spreads(answers: Tensor, ordinary: Tensor) -> Tensor:
-    """Return real-valued outputs relative to the mean of ordinary ones, in quarters of their spread.
-
-    The spread has no gradient: the loss must not fall because all task inputs get the same output.
-    """
-    values = ordinary.detach()
-    spread = values.std(correction=0) if values.numel() > 1 else torch.ones_like(values).sum()
-    floor = 1e-3 * values.abs().mean() + 1e-6
-    return (answers - ordinary.mean()) / (SPREAD_SHARE * torch.maximum(spread, floor))
-
-
-def logistic_loss(standard: Tensor, bits: Tensor, margin: float = MARGIN) -> Tensor:
-    """Return the mean logistic loss of signed standardised answers below the margin, of every row."""
-    return softplus(margin - (2 * bits - 1) * standard, beta=2).mean(-1)
-
-
-def mse_loss(standard: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean squared error of squashed standardised answers to targets in [0, 1], of every row."""
-    return (torch.sigmoid(standard) - targets).square().mean(-1)
 
 
 def perception_loss(perceived: Tensor, targets: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ class Recipe:
     score_shift: float = 1.0
     warmup_steps: int = 20
     after_task: int = 70
-    weight_scale: float | None = 64.0
+    weight_scale: float | None = 256.0
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, get_args(Loss))
@@ -90,7 +90,7 @@ class Recipe:
                 check_number(name, getattr(self, name))
         if self.weight_scale is not None and not 0 < self.weight_scale <= 1e3:
             raise ParameterError(
-                f"weight_scale={self.weight_scale} is not in (0, 1000]", "use 64, or None for no scaling"
+                f"weight_scale={self.weight_scale} is not in (0, 1000]", "use 256, or None for no scaling"
             )
         if self.cap is not None and (self.gradient_projection is False or not self.cap > 0):
             raise ParameterError(
