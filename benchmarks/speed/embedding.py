@@ -43,7 +43,7 @@ def training() -> Iterator[Measurement]:
         ours, theirs = (
             partial(_train, parse_setting(setting)[1], made.task, mark) for mark in (made.mark, None)
         )
-        note = str(plan_of(made.model, made.task, made.mark, EPOCHS))
+        note = str(plan_of(made.task, made.mark, EPOCHS))
         yield race(ours, theirs, 1, warm=False).slower("training", setting, ALONE, limit, note=note)
 
 

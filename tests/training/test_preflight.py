@@ -9,8 +9,8 @@ import pytest
 from invgnn.training.preflight import pilot_epochs, pilot_total, preflight
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
-from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.schedule import CarrierSchedule
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
@@ -41,15 +41,15 @@ def test_a_pilot_leaves_the_model_alone_and_counts_its_epochs(motifs, web, draw,
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_a_pilot_costs_a_tenth_of_what_the_training_costs(motifs, web, draw, monkeypatch, level):
     """Its carriers are counted, with those of a whole training."""
-    task, used, mix = {"graph": motifs, "node": web}[level], [], Watermark.mix
+    task, used, at = {"graph": motifs, "node": web}[level], [], CarrierSchedule.at
 
-    def counted(self, batch, *, step=None, steps=None):
-        mixed = mix(self, batch, step=step, steps=steps)
+    def counted(self, recipe, step, steps):
+        portion = at(self, recipe, step, steps)
         if steps is not None:
-            used.append(len(mixed.carriers))
-        return mixed
+            used.append(len(portion.carriers))
+        return portion
 
-    monkeypatch.setattr(Watermark, "mix", counted)
+    monkeypatch.setattr(CarrierSchedule, "at", counted)
     mark = draw(level, recipe=Recipe(presentations=20, after_task=30, carriers=4, warmup_steps=0))
     preflight(new_model(task, "GCN", 0, hidden_channels=8), task, mark, epochs=40)
     pilot = sum(used)

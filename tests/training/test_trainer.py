@@ -23,9 +23,10 @@ from invgnn.nn.perception import attach_head
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, accuracy
 from invgnn.training.tasks import new_model
-from invgnn.training.trainer import AFTER_TASK_RATES, WARMUP, planned, train
+from invgnn.training.trainer import AFTER_TASK_RATES, AFTER_TASK_WEIGHT, WARMUP, planned, train
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
+from invgnn.watermark.schedule import CarrierSchedule
 
 
 @pytest.fixture(scope="module")
@@ -141,14 +142,21 @@ def test_the_first_step_after_the_task_starts_from_the_models_own_scores(web, dr
 
 @pytest.fixture
 def rates(monkeypatch):
-    """The learning rates of all steps that Adam makes from now on."""
-    seen, step = [], torch.optim.Adam.step
+    """The learning rates of all steps that Adam and AdamW make from now on."""
+    seen = []
 
-    def watched(self, *parts):
-        seen.append(self.param_groups[0]["lr"])
-        return step(self, *parts)
+    def watch(kind):
+        step = kind.step
 
-    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+        def watched(self, *parts):
+            seen.append(self.param_groups[0]["lr"])
+            return step(self, *parts)
+
+        monkeypatch.setattr(kind, "step", watched)
+
+    for kind in (torch.optim.Adam, torch.optim.AdamW):
+        kind([torch.nn.Parameter(torch.zeros(1))])  # torch wraps the method when it is first used
+        watch(kind)
     return seen
 
 
@@ -247,7 +255,7 @@ def first_settled(losses, portions, limit):
     return len(losses)
 
 
-@pytest.mark.parametrize(("carriers", "beta"), [(6, 1.0), (16, 1.0), (16, 3.0)])
+@pytest.mark.parametrize(("carriers", "beta"), [(6, 0.5), (16, 0.5), (16, 1.5)])
 def test_a_mark_that_is_embedded_ends_the_run(web, draw, monkeypatch, carriers, beta):
     """The run lasts twice as long as the mark took, and its last quarter is eligible."""
     monkeypatch.setattr("invgnn.training.trainer.EARLIEST", 0)
@@ -263,8 +271,9 @@ def test_a_mark_that_is_embedded_ends_the_run(web, draw, monkeypatch, carriers, 
 
     whole = run(0.0)
     assert len(whole.loss) == 60
-    limit = 0.5 * np.mean([loss for loss in whole.mark_loss if loss > 0][:portions]) / beta
-    took = first_settled(whole.mark_loss, portions, limit * beta)
+    weight = AFTER_TASK_WEIGHT * beta
+    limit = 0.5 * np.mean([loss for loss in whole.mark_loss if loss > 0][:portions]) / weight
+    took = first_settled(whole.mark_loss, portions, limit * weight)
     assert portions < took < 30
     short = run(limit)
     assert short.mark_loss[:took] == whole.mark_loss[:took]
@@ -352,16 +361,16 @@ def test_gradients_are_projected_after_the_task_unless_told_otherwise(web, draw,
         assert len(made) == wanted
 
 
-def test_during_the_task_presentations_are_spread_over_all_steps(motifs, draw, monkeypatch):
+def test_during_the_task_presentations_are_made_in_the_last_steps(motifs, draw, monkeypatch):
     """Steps that use no carriers call the model on the task batch alone."""
-    recipe, seen, mix = Recipe(presentations=3, carriers=8, warmup_steps=2), [], Watermark.mix
+    recipe, seen, at = Recipe(presentations=3, carriers=8, warmup_steps=2), [], CarrierSchedule.at
 
-    def watched(self, batch, *, step=None, steps=None):
+    def watched(self, recipe, step, steps):
         if steps is not None:
             seen.append((step, steps))
-        return mix(self, batch, step=step, steps=steps)
+        return at(self, recipe, step, steps)
 
-    monkeypatch.setattr(Watermark, "mix", watched)
+    monkeypatch.setattr(CarrierSchedule, "at", watched)
     history = train(
         new_model(motifs, "GIN", 0, hidden_channels=8),
         motifs,
@@ -489,3 +498,23 @@ def test_training_keeps_a_head_in_its_set(motifs, draw):
     train(model, motifs, draw(access="perception"), epochs=2)
     assert float(head.weight.detach().min()) >= 0
     assert float(head.weight.detach().max()) <= 0.2 + 1e-6
+
+
+@pytest.mark.parametrize(("level", "decoupled"), [("graph", True), ("node", False)])
+def test_weights_decay_on_their_own_on_graph_tasks(motifs, web, monkeypatch, level, decoupled):
+    """And as the caller wishes."""
+    task, kinds = {"graph": motifs, "node": web}[level], []
+
+    def watch(kind):
+        def made(*args, **kwargs):
+            kinds.append((kind, kwargs["weight_decay"]))
+            return kind(*args, **kwargs)
+
+        return made
+
+    adam, adamw = torch.optim.Adam, torch.optim.AdamW
+    for kind in (adam, adamw):
+        monkeypatch.setattr(torch.optim, kind.__name__, watch(kind))
+    for option in ({}, {"decoupled": True, "weight_decay": 0.1}, {"decoupled": False}):
+        train(new_model(task, "GIN", 0, hidden_channels=8), task, epochs=1, **option)
+    assert kinds == [(adamw if decoupled else adam, 5e-4), (adamw, 0.1), (adam, 5e-4)]

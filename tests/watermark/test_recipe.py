@@ -188,9 +188,8 @@ def test_a_cap_is_measured_in_every_step():
         torch.testing.assert_close(ours, exact)
 
 
-@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("steps", [70, 1400, 5200, 20_000])
-def test_a_recipe_that_follows_a_plan_has_that_plan(dense, steps):
-    plan = Recipe().plan(128, steps, dense=dense)
+def test_a_recipe_that_follows_a_plan_has_that_plan(steps):
+    plan = Recipe().plan(128, steps)
     assert Recipe().following(plan).plan(128, steps) == plan
-    assert (plan.uses > 0.9 * (steps - plan.first)) == (dense or steps < 20_000)
+    assert 0.97 < plan.uses / min(steps - min(20, steps // 5), 200 * 128 // 10) <= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -37,6 +37,23 @@ class Collated:
         """Return the same graphs with their indices in place of their classes."""
         twin = copy.copy(self)
         twin.y = torch.arange(len(self.nodes), device=self.nodes.device)
+        return twin
+
+    def followed_by(self, batch: Any) -> Collated:
+        """Return these graphs followed by those of a PyG batch, whose class is 0.
+
+        Args:
+            batch: The PyG batch, with node features only.
+        """
+        twin, graphs = copy.copy(self), len(batch.ptr) - 1
+        owner = batch.batch[batch.edge_index[0]]
+        twin.x = torch.cat([self.x, batch.x])
+        twin.y = torch.cat([self.y, self.y.new_zeros(graphs)])
+        twin.edges = torch.cat([self.edges, batch.edge_index - batch.ptr[owner]], dim=1)
+        twin.nodes = torch.cat([self.nodes, batch.ptr.diff()])
+        twin.links = torch.cat([self.links, torch.bincount(owner, minlength=graphs)])
+        twin.first_node = twin.nodes.cumsum(0) - twin.nodes
+        twin.first_link = twin.links.cumsum(0) - twin.links
         return twin
 
     def batch(self, index: Tensor) -> Any:
@@ -76,9 +93,20 @@ def batches(task: Task, held: Collated | None, batch_size: int) -> Iterator[tupl
     if held is None:
         yield task.graphs[0], task.train
         return
-    order = task.train[torch.randperm(len(task.train))]
-    for index in order.split(batch_size):
+    for index in shuffled(task, batch_size):
         yield held.batch(index), None
+
+
+def shuffled(task: Task, batch_size: int) -> Iterable[Tensor]:
+    """Return the indices of shuffled batches of training graphs.
+
+    Args:
+        task: A graph task.
+        batch_size: Graphs per batch.
+    """
+    order = task.train[torch.randperm(len(task.train))]
+    parts: tuple[Tensor, ...] = order.split(batch_size)
+    return parts
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ BATCH_SIZE = 64
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished epochs and the total."""
 Item: TypeAlias = tuple[Any, Tensor | None]
-"""A batch of graphs and None, or the one graph of a node task and its training nodes."""
+"""A batch of graphs (or their indices) and None, or the one graph of a node task and its training nodes."""
 
 
 @dataclass

@@ -82,7 +82,7 @@ def pilot_total(
         trained: Whether the model has been trained on its task already.
     """
     pilot = pilot_epochs(epochs)
-    return pilot + planned(task, _shortened(model, task, mark, epochs), pilot, trained=trained)
+    return pilot + planned(task, _shortened(task, mark, epochs), pilot, trained=trained)
 
 
 def preflight(
@@ -113,7 +113,7 @@ def preflight(
     Returns:
         The estimated times, and the evidence after the pilot.
     """
-    pilot, short = pilot_epochs(epochs), _shortened(model, task, mark, epochs)
+    pilot, short = pilot_epochs(epochs), _shortened(task, mark, epochs)
     done, total = 0, pilot_total(model, task, mark, epochs, trained=trained)
     options: dict[str, Any] = {"lr": lr, "seed": seed, "select": False, "epochs": pilot}
 
@@ -146,7 +146,7 @@ def preflight(
     perfect = evidence_of(mark.bits, mark.bits, mark.context["statistic"]).bits()
     most = perfect if mark.context["key"] == "keyed" else 0.0  # a plain key has no exact null
     return Preflight(
-        plan_of(model, task, mark, epochs),
+        plan_of(task, mark, epochs),
         planned(task, mark, epochs, trained=trained) + first * epochs,
         plain,
         marked,
@@ -170,9 +170,9 @@ def _extrapolated(stamps: list[float], phases: list[tuple[int, int]]) -> float:
     return found
 
 
-def _shortened(model: nn.Module, task: Task, mark: Watermark, epochs: int) -> Watermark:
+def _shortened(task: Task, mark: Watermark, epochs: int) -> Watermark:
     """Return a mark whose recipe costs a tenth: as many carriers in a step, in a tenth of the steps."""
-    share, plan = pilot_epochs(epochs) / epochs, plan_of(model, task, mark, epochs)
+    share, plan = pilot_epochs(epochs) / epochs, plan_of(task, mark, epochs)
     recipe = replace(
         mark.recipe,
         presentations=max(1, round(share * plan.wanted)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,12 +18,11 @@ from invgnn.nn.distillation import distillation_loss
 from invgnn.nn.distributed import peers
 from invgnn.nn.forward import call, evaluation_mode, to_batch, unwrap, weight_of
 from invgnn.nn.gradient_projection import RareProjection
-from invgnn.nn.layers import has_batch_norm
 from invgnn.nn.optimise import WEIGHT_DECAY
 from invgnn.nn.rng import seeded, without_dropout
 from invgnn.nn.weight_scaling import scale_weights, unscale_weights
 from invgnn.stats.evidence import GRINDING_BITS, evidence_of
-from invgnn.training.batching import Collated, batches, placed
+from invgnn.training.batching import Collated, batches, placed, shuffled
 from invgnn.training.distillation import TEMPERATURE
 from invgnn.training.fitting import (
     BATCH_SIZE,
@@ -35,10 +35,11 @@ from invgnn.training.fitting import (
     fit_task,
     label_loss,
 )
+from invgnn.training.mixing import Mixing
 from invgnn.training.tasks import Task
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.plan import Plan
-from invgnn.watermark.recipe import CARRIERS_EVERY_STEP
+from invgnn.watermark.recipe import CARRIERS_WITHOUT_PLAN
 from invgnn.watermark.score_channel import ScoreChannel
 
 AFTER_TASK_RATES = (4.0, 1.0)
@@ -65,6 +66,9 @@ PROJECT_EVERY = 4
 FALL = 1.0
 """In how many steps the learning rate falls once a mark is embedded, relative to those made so far."""
 
+AFTER_TASK_WEIGHT = 2.0
+"""Weight of the mark's loss after the task, relative to `recipe.beta`."""
+
 SCORE_WEIGHT = 2.0
 """Weight of a model's own earlier scores, relative to the labels and to the mark, after the task."""
 
@@ -87,11 +91,11 @@ def train(
 ) -> History:
     """Train a model in place, with or without a mark, and keep the best epoch.
 
-    On a task with several steps per epoch, the mark is embedded together with the task, after the warm-up
-    steps of its recipe: its presentations are spread evenly over the training. On a task with one step per
-    epoch (a node task), the model is first trained on its task for `epochs` epochs, and the mark is then
-    embedded in `recipe.after_task` further ones, at a higher learning rate. In these it is trained on the
-    labels and on its own earlier scores.
+    On a task with several steps per epoch, the mark is embedded together with the task, in as many of the
+    last steps as its presentations take. On a task with one step per epoch (a node task), the model is
+    first trained on its task for `epochs` epochs, and the mark is then embedded in `recipe.after_task`
+    further ones, at a higher learning rate and with twice the weight. In these it is trained on the labels
+    and on its own earlier scores.
 
     A mark with a score channel needs a model that is trained on its task, and `mark.with_baseline(model,
     data)`. It is embedded by distillation from the baseline scores, shifted along the secret direction,
@@ -196,13 +200,10 @@ def planned(
     return mark.recipe.after_task + (0 if trained else epochs)
 
 
-def plan_of(
-    model: nn.Module, task: Task, mark: Watermark, epochs: int, batch_size: int = BATCH_SIZE
-) -> Plan:
+def plan_of(task: Task, mark: Watermark, epochs: int, batch_size: int = BATCH_SIZE) -> Plan:
     """Return how `train` embeds a mark: how many carriers it uses in which steps.
 
     Args:
-        model: The model.
         task: The task.
         mark: The mark.
         epochs: Number of epochs, as passed to `train`.
@@ -210,7 +211,7 @@ def plan_of(
     """
     recipe = mark.recipe
     if not _apart(task, mark, batch_size):
-        return recipe.plan(mark.m, epochs * _steps(task, batch_size), dense=not has_batch_norm(model))
+        return recipe.plan(mark.m, epochs * _steps(task, batch_size))
     steps, count = recipe.after_task, _fair_share(task, mark)
     shown = math.ceil(steps * count / mark.m)
     return Plan.spread(mark.m, steps, presentations=shown, carriers=count, warmup_steps=0)
@@ -219,7 +220,7 @@ def plan_of(
 def _fair_share(task: Task, mark: Watermark) -> int:
     """Return how many carriers have about a quarter of the nodes of a node task, at least 32."""
     nodes = sum(int(graph.num_nodes) for graph in task.graphs) if task.level == "node" else 0
-    least = mark.recipe.carriers or CARRIERS_EVERY_STEP
+    least = mark.recipe.carriers or CARRIERS_WITHOUT_PLAN
     return min(mark.m, max(least, nodes * mark.m // (4 * mark.carriers.num_nodes)))
 
 
@@ -281,7 +282,7 @@ class _Embedding:
 
     def plan(self, mark: Watermark) -> Plan:
         """Return which steps use carriers."""
-        return plan_of(self.model, self.task, mark, self.options.epochs, self.options.batch_size)
+        return plan_of(self.task, mark, self.options.epochs, self.options.batch_size)
 
     def after_task(self, mark: Watermark) -> History:
         """Embed the mark in a few steps, each on the whole graph and on a fair share of the carriers.
@@ -290,6 +291,7 @@ class _Embedding:
         fine-tuning better. If the model cannot take it, its weights are restored and the rate is lowered.
         """
         plan = self.plan(mark)
+        mark = _changed(mark, beta=AFTER_TASK_WEIGHT * mark.recipe.beta)
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         targets = _Targets(self.scores(), self.labels)
         alone = peers(self.model) is None  # otherwise one process might go on without the others
@@ -329,6 +331,8 @@ class _Embedding:
         project = recipe.gradient_projection
         project = after or recipe.cap is not None if project is None else project
         projection = RareProjection(PROJECT_EVERY if after else 1)
+        plain = recipe.joint and not mark.batches.carriers.more
+        mixing = Mixing(source, mark, steps) if source is not None and plain else None
 
         def task_loss(scores: Tensor, item: Item) -> Tensor:
             nonlocal most
@@ -340,13 +344,15 @@ class _Embedding:
             return found
 
         def losses(item: Item, step: int) -> Losses:
-            batch, _ = item
+            batch, rows = item
             if plan.use(step) is None:
-                found = task_loss(call(model, batch), item)
+                batch = batch if mixing is None else mixing.held.batch(batch)
+                found = task_loss(call(model, batch), (batch, rows))
                 return Losses(found, None, found)
             if recipe.joint:
-                joint = mark.mix(batch, step=step, steps=steps)
-                found, marked = task_loss(joint(model), item), joint.loss()
+                joint = mixing.batch(batch, step) if mixing else mark.mix(batch, step=step, steps=steps)
+                shown = joint.batch if mixing else batch
+                found, marked = task_loss(joint(model), (shown, rows)), joint.loss()
             else:
                 found = task_loss(call(model, batch), item)
                 marked = mark.loss(model, step=step, steps=steps)
@@ -362,11 +368,16 @@ class _Embedding:
             low = len(last) == portions and sum(last) < portions * SETTLED * recipe.beta
             return round(FALL * done) if low and done >= EARLIEST else 0
 
+        def items() -> Iterable[Item]:
+            if mixing is None:
+                return batches(task, source, options.batch_size)
+            return ((index, None) for index in shuffled(task, options.batch_size))
+
         with seeded(options.seed):
             return fit(
                 model,
                 task,
-                lambda: batches(task, source, options.batch_size),
+                items,
                 losses,
                 options,
                 eligible=ELIGIBLE,

@@ -369,7 +369,7 @@ class Watermark(Derived):
             model: The model. Pass a `DistributedDataParallel` model wrapped: the gradient is the mean over
                 its processes, however the loss is sent backward.
             step: Number of the optimiser step, counted from 0. With None all carriers are used.
-            steps: Optimiser steps of the whole training, over which `recipe.presentations` are spread. In a
+            steps: Optimiser steps of the whole training, at whose end `recipe.presentations` are made. In a
                 step that uses no carriers the loss is a zero without gradient. With None every step uses
                 `recipe.carriers` of them, by default 32, in turn.
 
@@ -385,7 +385,7 @@ class Watermark(Derived):
             like = weight_of(model)
             return torch.zeros(()) if like is None else like.new_zeros(())
         found = own_loss(self, model, None if portion.order is self.schedule.all.order else portion)
-        return shared(portion.weight * found, model)
+        return shared(found, model)
 
     def joint_loss(
         self, model: nn.Module, task_loss: Tensor, *, step: int | None = None, steps: int | None = None

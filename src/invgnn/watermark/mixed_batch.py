@@ -27,14 +27,25 @@ class MixedBatch:
     """A task batch with carriers appended.
 
     Call it on the model to get the scores of the task inputs, then take `loss` or `joint_loss`.
+
+    Args:
+        mark: The mark.
+        task: The task batch.
+        portion: The carriers to append.
+        appended: Whether the task batch ends with these carriers already, after enough task graphs.
     """
 
-    def __init__(self, mark: Embeddable, task: Any, portion: Portion) -> None:
-        self.mark, self.carriers, self.weight = mark, portion.carriers, portion.weight
+    def __init__(self, mark: Embeddable, task: Any, portion: Portion, *, appended: bool = False) -> None:
+        self.mark, self.carriers = mark, portion.carriers
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
         self.batch = task
         if not len(self.carriers):  # this step is the task's alone, at no extra cost
+            return
+        if appended:
+            self.tasks, self.alone = num_graphs(task) - len(self.carriers), True
+            self.nodes = int(task.ptr[self.tasks])
+            self.wanted = mark.batches.wanted(self.carriers, task.x)
             return
         _check(mark, task)
         self.tasks, self.nodes = num_graphs(task), int(task.num_nodes)
@@ -71,8 +82,7 @@ class MixedBatch:
             return self.seen[0].scores.new_zeros(())
         first, last = self.tasks, self.tasks + len(self.carriers)
         ordinary = slice(first) if self.alone else slice(last, None)
-        found = observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
-        return self.weight * found
+        return observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
 
     def joint_loss(self, task_loss: Tensor) -> Tensor:
         """Return task loss and mark loss in one, without the conflicting part of the mark's gradient.

@@ -1,4 +1,4 @@
-"""Plan: how a budget of presentations is spread over the optimiser steps of a training run."""
+"""Plan: in which optimiser steps of a training run a budget of presentations is spent."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SCARCE = 0.5
 class Plan:
     """Which steps of a training run use carriers, and how many.
 
-    A presentation is one use of one carrier in one optimiser step. The steps that use carriers are spread
-    evenly, because a mark that is embedded late is forgotten sooner.
+    A presentation is one use of one carrier in one optimiser step. All steps from the first that uses
+    carriers to the end of the run use as many. Between steps without carriers a mark is forgotten, and
+    carriers in every second or fourth step embed little.
 
     Attributes:
         m: Number of carriers.
         wanted: Presentations of every carrier that the recipe asks for.
         steps: Optimiser steps of the run.
-        first: Number of steps before the first that may use carriers.
+        first: Number of steps before the first that uses carriers.
         count: Carriers in a step that uses any.
-        uses: Number of steps that use carriers.
     """
 
     m: int
@@ -31,14 +31,13 @@ class Plan:
     steps: int
     first: int
     count: int
-    uses: int
 
     @classmethod
     def spread(cls, m: int, steps: int, *, presentations: int, carriers: int, warmup_steps: int) -> Plan:
-        """Spread a budget over a run.
+        """Spread a budget over the last steps of a run.
 
-        Every step that uses carriers uses `carriers` of them. If the run is too short for that, every step
-        after the warm-up uses carriers, and as many as the budget needs, at most all.
+        They use `carriers` carriers each. If the run is too short for that, every step after the warm-up
+        uses carriers, and as many as the budget needs, at most all.
 
         Args:
             m: Number of carriers.
@@ -54,20 +53,19 @@ class Plan:
             raise ParameterError(
                 f"a run of {steps} steps cannot embed a mark", "train for one step or more"
             )
-        first = min(warmup_steps, steps // 5)
-        total, left = presentations * m, steps - first
+        total, left = presentations * m, steps - min(warmup_steps, steps // 5)
         count = min(m, max(carriers, -(-total // left)))
-        return cls(m, presentations, steps, first, count, min(left, -(-total // count)))
+        return cls(m, presentations, steps, steps - min(left, -(-total // count)), count)
+
+    @property
+    def uses(self) -> int:
+        """Number of steps that use carriers."""
+        return self.steps - self.first
 
     @property
     def presentations(self) -> float:
         """How often every carrier is used in this run."""
         return self.uses * self.count / self.m
-
-    @property
-    def weight(self) -> float:
-        """Weight of the mark's loss in a step that uses carriers; 1 on average over the steps."""
-        return (self.steps - self.first) / self.uses
 
     @property
     def scarce(self) -> bool:
@@ -80,9 +78,7 @@ class Plan:
         Args:
             step: Number of the optimiser step, counted from 0. A run may go on beyond its planned end.
         """
-        step -= self.first
-        before, after = (s * self.uses // (self.steps - self.first) for s in (step, step + 1))
-        return before if step >= 0 and after > before else None
+        return step - self.first if step >= self.first else None
 
     def __str__(self) -> str:
         return (

@@ -10,12 +10,12 @@ from invgnn.errors import ParameterError
 from invgnn.watermark.plan import Plan
 
 Loss = Literal["logistic", "mse"]
-PRESENTATIONS = 350
-"""How often every carrier is used in a training run; 175 were too few on PROTEINS-GIN."""
-CARRIERS = 8
-"""Fewest carriers in a step that uses any. More in fewer steps would cost less, but Adam learns less."""
-CARRIERS_EVERY_STEP = 32
-"""Carriers in a step where every step uses some; with 16 a GraphSAGE model of NCI1 lost accuracy."""
+PRESENTATIONS = 200
+"""How often every carrier is used in a training run."""
+CARRIERS = 10
+"""Fewest carriers in a step of a planned run that uses any."""
+CARRIERS_WITHOUT_PLAN = 32
+"""Carriers in every step where the number of steps is unknown or small."""
 _RENAMED = {
     "guard": "gradient_projection",
     "lean": "score_shift",
@@ -34,13 +34,14 @@ class Recipe:
 
     Attributes:
         loss: `logistic` on the signed answers, or the paper's `mse` to the targets.
-        beta: Weight of the mark's loss beside a mean task loss, on average over the steps. Answers are
-            standardised, so it means the same for every model and task.
+        beta: Weight of the mark's loss beside a mean task loss. Answers are standardised, so it means the
+            same for every model and task. After the task, `train` uses twice as much.
         presentations: How often every carrier is used in the whole training. The cost of a mark is this
-            number of carriers, whatever the size of the data. None means 350; in `train`, a graph model
-            without batch norms uses carriers in every step, because it loses accuracy otherwise.
+            number of carriers, whatever the size of the data. They are made at the end of the training.
+            None means 200.
         carriers: How many carriers a step with carriers uses, at least. It uses more where the training
-            has too few steps for its presentations. None means 8, or 32 in a model without batch norms.
+            has too few steps for its presentations. None means 10, or 32 where the number of steps is not
+            known and after the task.
         joint: Whether carriers are mixed into the task batch (one forward pass). Otherwise they get a
             forward pass of their own.
         gradient_projection: Whether `train` projects out the component of the mark's gradient that
@@ -58,7 +59,7 @@ class Recipe:
     """
 
     loss: Loss = "logistic"
-    beta: float = 1.0
+    beta: float = 0.5
     presentations: int | None = None
     carriers: int | None = None
     joint: bool = True
@@ -83,7 +84,7 @@ class Recipe:
             check_number(name, getattr(self, name))
             if getattr(self, name) < 0:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)} is negative", "use 0 or more; the default is 1"
+                    f"{name}={getattr(self, name)} is negative", "use 0 or more; the defaults are 0.5 and 1"
                 )
         for name in ("cap", "weight_scale"):
             if getattr(self, name) is not None:
@@ -98,21 +99,18 @@ class Recipe:
                 "use 1 for a mark whose gradient is never longer than the task's",
             )
 
-    def plan(self, m: int, steps: int, *, dense: bool = False) -> Plan:
+    def plan(self, m: int, steps: int) -> Plan:
         """Return which steps of a training run use carriers, and how many.
 
         Args:
             m: Number of carriers.
             steps: Optimiser steps of the run.
-            dense: Whether every step should use carriers, unless `presentations` says otherwise.
         """
-        count = self.carriers or (CARRIERS_EVERY_STEP if dense else CARRIERS)
-        least = count * steps // m if dense else 0
         return Plan.spread(
             m,
             steps,
-            presentations=self.presentations or max(PRESENTATIONS, least),
-            carriers=count,
+            presentations=self.presentations or PRESENTATIONS,
+            carriers=self.carriers or CARRIERS,
             warmup_steps=self.warmup_steps,
         )
 

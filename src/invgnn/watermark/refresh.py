@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from invgnn.errors import DataError, ParameterError
 from invgnn.nn.distillation import distillation_loss
 from invgnn.nn.forward import evaluation_mode, observe, to_batch, weight_of
-from invgnn.nn.layers import has_batch_norm
 from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.nn.weight_scaling import scale_weights
@@ -41,7 +40,7 @@ def refresh(
         mark.read(student, reading.access)
     with seeded(seed), _restored_after_errors(student):
         steps = epochs * _count(batches)
-        plan = mark.recipe.plan(mark.m, steps, dense=not has_batch_norm(student))
+        plan = mark.recipe.plan(mark.m, steps)
         mark = mark.replace(recipe=mark.recipe.following(plan))
 
         def loss(batch: Any, step: int) -> Tensor:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from invgnn.errors import ParameterError
 from invgnn.secret import Stream
 from invgnn.watermark.plan import Plan
-from invgnn.watermark.recipe import CARRIERS_EVERY_STEP, Recipe
+from invgnn.watermark.recipe import CARRIERS_WITHOUT_PLAN, Recipe
 
 
 class Portion(NamedTuple):
@@ -21,7 +21,6 @@ class Portion(NamedTuple):
     order: NDArray[np.int64]
     length: int
     number: int
-    weight: float = 1.0
 
     @property
     def carriers(self) -> NDArray[np.int64]:
@@ -48,7 +47,7 @@ class CarrierSchedule:
         Args:
             recipe: The recipe, which says how many carriers a step uses.
             step: Number of the optimiser step. With None all carriers are used.
-            steps: Optimiser steps of the whole run, over which the recipe's presentations are spread. With
+            steps: Optimiser steps of the whole run, at whose end the recipe's presentations are made. With
                 None every step uses `recipe.carriers`, by default 32.
 
         Raises:
@@ -63,10 +62,10 @@ class CarrierSchedule:
         if step < 0:
             raise ParameterError(f"step={step} is negative", "count optimiser steps from 0")
         if steps is None:
-            return self.portion(step, recipe.carriers or CARRIERS_EVERY_STEP)
+            return self.portion(step, recipe.carriers or CARRIERS_WITHOUT_PLAN)
         plan: Plan = self._plan(recipe, self.m, steps)
         use = plan.use(step)
-        return self.none if use is None else self.portion(use, plan.count)._replace(weight=plan.weight)
+        return self.none if use is None else self.portion(use, plan.count)
 
     def portion(self, number: int, count: int) -> Portion:
         """Return so many carriers, or all there are; each is used once in a round."""
