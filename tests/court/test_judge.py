@@ -98,7 +98,7 @@ def test_the_arithmetic_of_grounds(alpha, claims, requests):
         stamp=stamp,
         suspect_since=later,
         token=stamp,
-        baseline=False,
+        chosen=None,
         claims=claims,
         requests=requests,
     )
@@ -107,7 +107,7 @@ def test_the_arithmetic_of_grounds(alpha, claims, requests):
         assert tries * 2.0**-ground.needed <= alpha * (1 + 1e-12)
         assert tries * 2.0 ** -(ground.needed - 1e-6) > alpha
     assert sufficient(found).bits == min(80, found[1].needed, found[2].needed)
-    same = grounds_of(alpha, stamp=stamp, suspect_since=now, token=stamp, baseline=True)
+    same = grounds_of(alpha, stamp=stamp, suspect_since=now, token=stamp, chosen="baseline scores")
     assert [one.available for one in same] == [True, False, False]  # not before; baseline chosen after
 
 

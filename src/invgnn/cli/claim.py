@@ -16,17 +16,21 @@ from invgnn.cli.options import (
     Json,
     KeyPassphraseFile,
     Mark,
+    OptionalTask,
     Overwrite,
+    OwnData,
     PassphraseFile,
     SplitSeed,
-    Task,
     Tsa,
 )
+from invgnn.cli.own_models import load_data, one_of
 
 EXAMPLES = """\b
 Examples:
   invgnn claim --mark acme.mark --model acme.model --task PROTEINS \\
       --key acme.key --tsa https://tsa.example/tsr -o claim.json
+  invgnn claim --mark acme.mark --model weights.safetensors \\
+      --architecture nets:build --data nets:graphs --key acme.key -o claim.json
 """
 
 
@@ -34,11 +38,12 @@ Examples:
 def claim(
     mark: Mark,
     model: Annotated[Path, typer.Option(metavar="FILE", help="Marked model that will be released.")],
-    task: Task,
     key: IdentityFile,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the claim.")
     ],
+    task: OptionalTask = None,
+    data: OwnData = None,
     tsa: Tsa = None,
     token: Annotated[
         Path | None,
@@ -82,6 +87,7 @@ def claim(
 
     Writes the claim to FILE and prints its digest.
     """
+    one_of(task, data)
     check_input(mark, model, key, token, supersedes)
     for path in (output, statement):
         if path is not None:
@@ -101,7 +107,7 @@ def claim(
         held,
         load_suspect(model, architecture),
         owner,
-        load_task_data(task, seed),
+        load_data(data) if data is not None else load_task_data(task, seed),
         alpha=alpha,
         token=bound,
         label=label,

@@ -45,7 +45,7 @@ def grounds_of(
     stamp: Stamp | None,
     suspect_since: datetime | None,
     token: Stamp | None,
-    baseline: bool,
+    chosen: str | None = None,
     claims: int = CLAIMS,
     requests: int = REQUESTS,
 ) -> tuple[Ground, ...]:
@@ -59,7 +59,7 @@ def grounds_of(
         stamp: What the timestamp of the claim proves.
         suspect_since: When the suspect did not exist yet, as the judge finds.
         token: What the token proves that the bits are bound to.
-        baseline: Whether the mark has baseline scores, which may be chosen after the token.
+        chosen: What the bits depend on that may have been chosen after the token; None if nothing.
         claims: Largest number of claims that the claimant may have filed.
         requests: Largest number of tokens that the claimant may have requested.
     """
@@ -72,7 +72,7 @@ def grounds_of(
             f"{GRINDING_BITS} bits are out of reach, whenever the secret was made.",
         ),
         _older(alpha, stamp, suspect_since, claims),
-        _bound(alpha, token, baseline, requests),
+        _bound(alpha, token, chosen, requests),
     )
 
 
@@ -109,13 +109,13 @@ def _older(alpha: float, stamp: Stamp | None, since: datetime | None, claims: in
     return Ground(name, True, needed, says)
 
 
-def _bound(alpha: float, token: Stamp | None, baseline: bool, requests: int) -> Ground:
+def _bound(alpha: float, token: Stamp | None, chosen: str | None, requests: int) -> Ground:
     """Return the ground of bits that are bound to a token."""
     name, needed = "bound to a token", _needed(alpha, 2 * requests)
     if token is None:
         return Ground(name, False, needed, "The bits are not bound to a token that counts here.")
-    if baseline:
-        says = "The bits also depend on baseline scores, which could be chosen after the token was issued."
+    if chosen is not None:
+        says = f"The bits also depend on {chosen}, which could be chosen after the token was issued."
         return Ground(name, False, needed, says)
     says = (
         f"The secret was fixed before the token of {iso(token.time)}, and the bits derive from the token, "

@@ -156,6 +156,8 @@ def voids(own: Standing, exhibits: Exhibits) -> list[str]:
         ]
     if "bound to a token" in used and own.bits < 80:
         found.append(f"The claimant requested more than {exhibits.requests:,} timestamp tokens.")
+    if own.claim.transformed:
+        found.append("The inputs that the claimant shows are not what users of the model give to it.")
     if exhibits.suspects == 1:
         found.append("The mark was tested on other suspects, and this one was chosen afterwards.")
     return found
