@@ -63,8 +63,8 @@ def claim(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also write an in-toto statement about the model file that contains the claim, for other "
-            "attestation tools.",
+            help="Also write an in-toto statement about the model file that contains the claim, signed "
+            "with your key in a DSSE envelope, for other attestation tools.",
         ),
     ] = None,
     architecture: Annotated[
@@ -119,10 +119,11 @@ def claim(
         note("no --tsa: without a timestamp, nothing shows that the claim is older than a suspect")
     made.save(output, overwrite=overwrite)
     if statement is not None:
-        from invgnn.court.statement import as_statement
+        from invgnn.court.statement import as_envelope, as_statement
         from invgnn.storage.atomic import write_text
 
-        write_text(statement, json.dumps(as_statement(made, [model]), indent=1), overwrite=overwrite)
+        signed = as_envelope(as_statement(made, [model]), owner)
+        write_text(statement, json.dumps(signed, indent=1), overwrite=overwrite)
     record = {
         "claim": str(output),
         "digest": made.digest,
