@@ -151,6 +151,7 @@ def voids(own: Standing, exhibits: Exhibits) -> list[str]:
     if "claim older than the suspect" in used and own.bits < 80:
         found += [
             "The suspect existed before the date that the judge found.",
+            "The controls were not trained for the task of the suspect.",
             f"The claimant had filed more than {exhibits.claims:,} claims before that date.",
             "The time-stamping authority dated the claim wrongly.",
         ]

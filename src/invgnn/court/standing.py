@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,7 +105,8 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         except InvgnnError as error:
             checks.append(Check(_code(error), False, error.message))
     alpha = min(float(claim.rule["alpha"]), exhibits.alpha)
-    grounds = grounds_of(
+    weigh = partial(
+        grounds_of,
         alpha,
         stamp=stamp,
         suspect_since=exhibits.suspect_since,
@@ -118,7 +121,7 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         "alpha": alpha,
         "stamp": stamp,
         "token": token,
-        "grounds": grounds,
+        "grounds": weigh(shared=0.0 if exhibits.controls else None),
     }
     failed = next((check for check in checks if check.fatal and not check.passed), None)
     if failed is not None or shown is None:
@@ -127,7 +130,7 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
     try:
         if isinstance(shown, Revealed):
             return _partly(about, checks, shown, exhibits)
-        return _fully(about, checks, shown, exhibits)
+        return _fully(about, checks, shown, exhibits, weigh)
     except SuspectError as error:
         checks.append(Check("suspect", False, error.message))
         reason = ("suspect", error.message)
@@ -280,7 +283,13 @@ def _code(error: InvgnnError) -> str:
 # -- the suspect is asked ----------------------------------------------------------------------------
 
 
-def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits: Exhibits) -> Standing:
+def _fully(
+    about: dict[str, Any],
+    checks: list[Check],
+    mark: Watermark,
+    exhibits: Exhibits,
+    weigh: Callable[..., tuple[Ground, ...]],
+) -> Standing:
     """Read the suspect with the whole mark."""
     alpha, enough = about["alpha"], sufficient(about["grounds"])
     verdict = verify(
@@ -299,8 +308,13 @@ def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits
     binary = verdict.access in {"perception", "labels"}
     said = decode(answers, 0.5 if binary else None)
     level = -math.log2(alpha)
-    verified = [one for one in verdict.controls if one.get("evidence_bits", 0.0) >= level]
+    shared = [one["evidence_bits"] for one in verdict.controls if "evidence_bits" in one]
+    verified = [one for one in shared if one >= level]
+    about = {**about, "grounds": weigh(shared=max(shared, default=None))}
     checks = [*checks, _controls(len(verdict.controls), len(verified))]
+    if verdict.status == "owned" and not _held(about["grounds"], verdict.evidence_bits):
+        why = _ungrounded(about["grounds"])  # controls have a part of the evidence, too
+        verdict = replace(verdict, status="inconclusive", reasons=(why,))
     code = _reason(verdict.status, bool(verified), verdict.evidence_bits >= level)
     says = _words(code, verdict, about["grounds"])
     return Standing(
@@ -314,13 +328,18 @@ def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits
     )
 
 
+def _held(grounds: tuple[Ground, ...], bits: float) -> list[str]:
+    """Return the grounds on which so much evidence is enough."""
+    return [one.ground for one in grounds if one.available and bits >= one.needed]
+
+
 def _words(code: str, verdict: Verdict, grounds: tuple[Ground, ...]) -> str:
     """Return the decisive reason in words."""
     if code == "grinding":
         return _ungrounded(grounds)
     if code != "evidence":
         return verdict.reasons[0]
-    held = [one.ground for one in grounds if one.available and verdict.evidence_bits >= one.needed]
+    held = _held(grounds, verdict.evidence_bits)
     return f"{floor_bits(verdict.evidence_bits)} bits of evidence are enough: {'; '.join(held)}"
 
 
