@@ -30,7 +30,8 @@ Examples:
   invgnn claim --mark acme.mark --model acme.model --task PROTEINS \\
       --key acme.key --tsa https://tsa.example/tsr -o claim.json
   invgnn claim --mark acme.mark --model weights.safetensors \\
-      --architecture nets:build --data nets:graphs --key acme.key -o claim.json
+      --architecture nets:build --data nets:graphs --key acme.key \\
+      -o claim.json
 """
 
 
