@@ -11,8 +11,7 @@ import invgnn
 from invgnn.attacks.edits import Prune
 from invgnn.court import Claim, Identity, LocalAuthority, draw_bound, named, open_fully, trace_suspect
 
-CASE = "5 O 17/26"
-INVGNN = Path(sys.executable).with_name("invgnn")
+CASE, INVGNN = "5 O 17/26", Path(sys.executable).with_name("invgnn")
 
 
 def main(epochs=15, command=INVGNN):
@@ -46,7 +45,9 @@ def story(folder, tsa, epochs, command):
 
     # The judge, elsewhere: an installed invgnn, own data and controls, and what the parties hand in.
     invgnn.save_model(folder / "leak.model", leak)
-    invgnn.save_model(folder / "control.model", invgnn.new_model(task, "GIN", seed=1))
+    control = invgnn.new_model(task, "GIN", seed=1)
+    invgnn.train(control, task, epochs=5)
+    invgnn.save_model(folder / "control.model", control)
     since = (datetime.now(UTC) + timedelta(minutes=5)).isoformat(timespec="seconds")
     for ours, rival in (("south", "forged"), ("forged", "south")):
         words = f"{ours}.json {ours}.opening --suspect leak.model --task BA-2motif --key judge.key --json"

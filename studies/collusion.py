@@ -3,14 +3,14 @@
     make collusion
 
 Licensees get copies of one model, each with a mark of its own: embedded while the copy is trained, from the
-same start and in the same order, or embedded into copies of one trained model. Two or three of them average
-their weights. The average is traced among the marks of all licensees.
+same start and in the same order, or embedded into copies of one trained model. Every group of two and of
+three of four licensees averages its weights. The average is traced among the marks of all licensees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,35 @@ from invgnn.bench.script import run_benchmark
 from invgnn.storage.tables import read_rows
 
 PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "collusion.csv"
-SETTINGS = ("BA-2motif/GIN", "MUTAG/GIN", "Cora/GCN")
 SEEDS = (41, 42, 43)
-KINDS = ("while training", "into a trained model")
-COPIES, LICENSEES = 3, 100
+WHILE, AFTER = "while training", "into a trained model"
+SETTINGS = (
+    ("Cora/GCN", AFTER, 128),
+    ("MUTAG/GIN", AFTER, 128),
+    ("BA-2motif/GIN", AFTER, 128),
+    ("Cora/GCN", WHILE, 128),
+    ("MUTAG/GIN", WHILE, 128),
+    ("BA-2motif/GIN", WHILE, 128),
+    ("BA-2motif/GIN", AFTER, 512),
+)
+COPIES, LICENSEES = 4, 100
+EPOCHS = {"MUTAG/GIN": 100}
+"""Epochs of embedding into a trained model; 25 unless its data set is small."""
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Yield one group of colluders per trial."""
+    """Yield one set of four copies per trial."""
     for seed in SEEDS:
-        for marked in reversed(KINDS):
-            for setting in SETTINGS:
-                yield {"setting": setting, "marked": marked, "seed": seed}
+        for setting, marked, carriers in SETTINGS:
+            yield {"setting": setting, "marked": marked, "carriers": carriers, "seed": seed}
 
 
-def trial(setting: str, marked: str, seed: int) -> list[dict[str, Any]]:
-    """Train three copies, average one, two and three of them, and trace each average."""
+def trial(setting: str, marked: str, carriers: int, seed: int) -> list[dict[str, Any]]:
+    """Train four copies, average every group of one, two and three of them, and trace each average."""
     import copy
 
     from invgnn.attacks.removal import Collude
-    from invgnn.court.tracing import named, trace_suspect
+    from invgnn.court.tracing import trace_suspect
     from invgnn.secret import Secret, public_stream
     from invgnn.training.batching import accuracy
     from invgnn.training.tasks import load_task, new_model, parse_setting
@@ -52,31 +61,34 @@ def trial(setting: str, marked: str, seed: int) -> list[dict[str, Any]]:
 
     def draw(licensee: int) -> Watermark:
         secret = Secret(public_stream("licensee", setting, seed, licensee).bytes(32))
-        return Watermark.draw(secret, reference)
+        return Watermark.draw(secret, reference, m=carriers)
 
     marks = {str(licensee): draw(licensee) for licensee in range(LICENSEES)}
     start = new_model(task, backbone, seed)
     how: dict[str, Any] = {"seed": seed}
-    if marked == KINDS[1]:
+    if marked == AFTER:
         train(start, task, seed=seed)
-        how |= {"epochs": 25, "lr": 2e-3, "trained": True}
+        how |= {"epochs": EPOCHS.get(setting, 25), "lr": 2e-3, "trained": True}
     copies = [copy.deepcopy(start) for _ in range(COPIES)]
     for licensee, model in enumerate(copies):
         train(model, task, marks[str(licensee)], **how)
     rows = []
-    for count in range(1, COPIES + 1):
-        model = copy.deepcopy(copies[0])
-        average = Collude(*copies[1:count])(model, task) if count > 1 else model
-        found = named(trace_suspect("average", average, marks))["average"]
-        guilty = [one for one in found if int(one) < count]
+    for group in (one for size in (1, 2, 3) for one in combinations(range(COPIES), size)):
+        model, others = copy.deepcopy(copies[group[0]]), [copies[member] for member in group[1:]]
+        average = Collude(*others)(model, task) if others else model
+        found = trace_suspect("average", average, marks)
+        guilty = [row for row in found if int(row.mark) in group]
         rows.append(
             {
                 "setting": setting,
                 "marked": marked,
+                "carriers": carriers,
                 "seed": seed,
-                "copies": count,
-                "named": len(guilty),
-                "innocent": len(found) - len(guilty),
+                "group": "+".join(map(str, group)),
+                "copies": len(group),
+                "named": sum(row.named for row in guilty),
+                "innocent": sum(row.named for row in found) - sum(row.named for row in guilty),
+                "bits": round(sum(row.evidence_bits for row in guilty) / len(group), 1),
                 "test_accuracy": round(accuracy(average, task, task.test), 4),
             }
         )
@@ -86,25 +98,32 @@ def trial(setting: str, marked: str, seed: int) -> list[dict[str, Any]]:
 def summary() -> str:
     """Return how often nobody, at least one and all of the colluders are named, by setting."""
     rows, lines = read_rows(PATH), []
-    for marked, setting, count in product(KINDS, SETTINGS, range(1, COPIES + 1)):
-        kind = (setting, marked, str(count))
-        held = [r for r in rows if (r["setting"], r["marked"], r["copies"]) == kind]
+    kinds = [(*setting, size) for setting in SETTINGS for size in (1, 2, 3)]
+    for setting, marked, carriers, size in kinds:
+        kind = (setting, marked, str(carriers), str(size))
+        held = [r for r in rows if (r["setting"], r["marked"], r["carriers"], r["copies"]) == kind]
         if held:
             found = [int(row["named"]) for row in held]
-            mean = sum(float(row["test_accuracy"]) for row in held) / len(held)
             lines.append(
                 [
                     marked,
                     setting,
-                    str(count),
+                    str(carriers),
+                    str(size),
                     f"{sum(n > 0 for n in found)} of {len(held)}",
-                    f"{sum(n == count for n in found)} of {len(held)}",
+                    f"{sum(n == size for n in found)} of {len(held)}",
                     str(sum(int(row["innocent"]) for row in held)),
-                    f"{100 * mean:.1f} %",
+                    f"{_mean(held, 'bits'):.0f}",
+                    f"{100 * _mean(held, 'test_accuracy'):.1f} %",
                 ]
             )
-    head = ["marked", "setting", "copies", "at least one named", "all named", "innocent named", "accuracy"]
-    return table(head, lines, text=2)
+    head = ["marked", "setting", "carriers", "copies", "at least one named", "all named"]
+    return table([*head, "innocent named", "bits", "accuracy"], lines, text=2)
+
+
+def _mean(rows: list[dict[str, str]], name: str) -> float:
+    """Return the mean of a column."""
+    return sum(float(row[name]) for row in rows) / len(rows)
 
 
 if __name__ == "__main__":

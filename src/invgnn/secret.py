@@ -13,7 +13,7 @@ import hmac
 import io
 import operator
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -201,18 +201,34 @@ class Secret:
             ExistingFileError: If something exists at `path` and `overwrite` is false.
             FileError: If the file cannot be written.
         """
+        passphrase, sealed = conceal(passphrase), not insecure_no_passphrase
+        self.seal(path, passphrase, "secret", "secret", {}, sealed, overwrite=overwrite, _kdf=_kdf)
+
+    def seal(
+        self,
+        path: AnyPath,
+        passphrase: str | None,
+        kind: str,
+        name: str,
+        body: dict[str, Any],
+        sealed: bool = True,
+        **options: Any,
+    ) -> None:
+        """Write the secret into a private file of another kind; `save` writes it alone.
+
+        Args:
+            path: Where to write the file.
+            passphrase: As in `save`.
+            kind: The kind of the file.
+            name: The name of the secret in it.
+            body: What the file says besides.
+            sealed: Whether the file is encrypted; a passphrase is needed then, and not allowed otherwise.
+            **options: As in `save`.
+        """
         passphrase = conceal(passphrase)
-        require_passphrase(passphrase, insecure_no_passphrase)
-        container.write(
-            path,
-            "secret",
-            {},
-            {"secret": np.frombuffer(self._bytes, np.uint8)},
-            passphrase=passphrase,
-            private=True,
-            overwrite=overwrite,
-            _kdf=_kdf,
-        )
+        require_passphrase(passphrase, not sealed)
+        held = {name: np.frombuffer(self._bytes, np.uint8)}
+        container.write(path, kind, body, held, passphrase=passphrase, private=True, **options)
 
     def derive(self, label: str, *parts: str | bytes | int) -> Stream:
         """Derive the stream of this secret for one purpose.

@@ -824,6 +824,8 @@ def court(tmp_path_factory, coloured):
     folder, count = tmp_path_factory.mktemp("court"), iter(range(10**6))
     (folder / "tsa").mkdir()
     judge_ = Identity("judge", Secret(bytes([2]) * 32))
+    control = new_model(coloured, "GIN", 21, hidden_channels=16)
+    train(control, coloured, epochs=5)
     with LocalAuthority(folder / "tsa") as authority:
 
         def claim(name, mark, model):
@@ -839,7 +841,8 @@ def court(tmp_path_factory, coloured):
             return Rival(made, load_opening(path, judge_), model)
 
         def decide(own, suspect, *rivals, **options):
-            exhibits = Exhibits(suspect, coloured.data, roots=load_roots(authority.root), **options)
+            held = {"roots": load_roots(authority.root), "controls": [control]} | options
+            exhibits = Exhibits(suspect, coloured.data, **held)
             how = {"original": own.original, "rivals": rivals}
             return judge(own.claim, own.opened, exhibits, judge_, "1", **how)
 

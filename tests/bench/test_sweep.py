@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,13 +18,13 @@ import pytest
 import torch
 
 from _helpers import labour
+from _helpers.cluster import cluster, until
 from invgnn.bench import sweep as home
 from invgnn.bench.sweep import sweep
 from invgnn.errors import FileError, ParameterError, TrialError
 from invgnn.storage.tables import Results, missing, read_rows
 
 HERE = Path(__file__).parents[1]
-DASK = Path(sys.executable).with_name("dask")
 
 
 @pytest.fixture
@@ -52,37 +51,6 @@ def notes(log, word):
 
 def once(count):
     return Counter(dict.fromkeys(range(count), 1))
-
-
-def until(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-    return found
-
-
-@contextmanager
-def cluster(folder, workers=2, threads=1, failures=3):
-    """A Dask scheduler on the loopback and its workers, all processes of their own; yields its address."""
-    file, running = folder / "scheduler.json", []
-    told = {"PYTHONPATH": str(HERE), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(failures)}
-
-    def start(*command):
-        options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-        running.append(subprocess.Popen([DASK, *command], env=os.environ | told, **options))
-
-    try:
-        start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file)
-        until(file.exists)
-        for _ in range(workers):
-            named = ("--scheduler-file", file, "--host", "127.0.0.1", "--nthreads", str(threads))
-            start("worker", *named, "--no-nanny", "--no-dashboard")
-        yield until(lambda: file.read_text() and json.loads(file.read_text())["address"])
-    finally:
-        for process in reversed(running):
-            process.kill()
-            process.wait()
 
 
 @contextmanager

@@ -18,12 +18,15 @@ from invgnn.court.documents import Document
 from invgnn.court.exhibits import Exhibits
 from invgnn.court.grounds import grounds_of, sufficient
 from invgnn.court.judgement import Judgement
+from invgnn.court.judging import judge
 from invgnn.court.local_authority import LocalAuthority
 from invgnn.court.opening import load_opening, open_fully
 from invgnn.court.timestamp import Stamp, load_roots
 from invgnn.court.tracing import trace_suspect
 from invgnn.errors import FileError, ParameterError
 from invgnn.secret import Secret
+from invgnn.training.tasks import new_model
+from invgnn.training.trainer import train
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.reference import Reference
 
@@ -64,19 +67,22 @@ def damaged(house):
     return house.model
 
 
-def test_below_80_bits_it_takes_a_ground(decide, damaged, tomorrow):
+def test_below_80_bits_it_takes_a_ground(decide, damaged, tomorrow, house):
     bound = decide(damaged, roots=())  # tokens of an authority that the judge does not trust
     assert (bound.status, bound.codes) == ("inconclusive", ["grinding"])
     with_token = decide(damaged)
     assert with_token.status == "owned"
     held = [one["ground"] for one in with_token.payload["grounds"] if one["holds"]]
     assert held == ["bound to a token"]
-    older = decide(damaged, suspect_since=tomorrow, requests=2**60)
+    late = {"suspect_since": tomorrow, "requests": 2**60}
+    assert decide(damaged, **late).codes == ["grinding"]  # no control shows what the task alone gives
+    late["controls"] = [house.other]
+    older = decide(damaged, **late)
     assert [one["ground"] for one in older.payload["grounds"] if one["holds"]] == [
         "claim older than the suspect"
     ]
     assert older.status == "owned"
-    assert decide(damaged, suspect_since=tomorrow, requests=2**60, claims=2**60).status == "inconclusive"
+    assert decide(damaged, **late, claims=2**60).status == "inconclusive"
 
 
 def test_a_claim_younger_than_the_suspect_is_no_ground(decide, damaged):
@@ -98,16 +104,19 @@ def test_the_arithmetic_of_grounds(alpha, claims, requests):
         stamp=stamp,
         suspect_since=later,
         token=stamp,
-        baseline=False,
+        shared=0.0,
         claims=claims,
         requests=requests,
     )
+    more = {"stamp": stamp, "suspect_since": later, "token": None, "claims": claims}
+    assert grounds_of(alpha, **more, shared=7.5)[1].needed == pytest.approx(found[1].needed + 7.5)
+    assert not grounds_of(alpha, **more)[1].available
     for ground, tries in zip(found[1:], (claims, 2 * requests), strict=True):
         assert ground.available
         assert tries * 2.0**-ground.needed <= alpha * (1 + 1e-12)
         assert tries * 2.0 ** -(ground.needed - 1e-6) > alpha
     assert sufficient(found).bits == min(80, found[1].needed, found[2].needed)
-    same = grounds_of(alpha, stamp=stamp, suspect_since=now, token=stamp, baseline=True)
+    same = grounds_of(alpha, stamp=stamp, suspect_since=now, token=stamp, chosen="baseline scores")
     assert [one.available for one in same] == [True, False, False]  # not before; baseline chosen after
 
 
@@ -137,6 +146,32 @@ def test_a_search_by_all_the_rules_gains_what_it_costs(
     assert all(one["passed"] for one in found.payload["checks"] if one["fatal"])  # it is no forged claim
     lax = decide(house.other, claim, opening, suspect_since=tomorrow, claims=100, alpha=0.01)
     assert lax.status != "owned"  # the number of claims is paid for
+
+
+def test_a_secret_fitted_to_all_models_of_a_task_needs_controls(web, people, opened, authority, roots):
+    """Offline, before one honest claim: what one model answers, every other model of the task answers."""
+    models = [new_model(web, "GCN", seed, hidden_channels=8) for seed in range(3)]
+    for seed, model in enumerate(models):
+        train(model, web, epochs=60, seed=seed)
+    own, suspect, control = models
+    reference, options = Reference.of(web.data), {"m": 32, "access": "logits"}
+    tried = {str(i): Watermark.draw(Secret(bytes([i, 5] * 16)), reference, **options) for i in range(150)}
+    best = min(trace_suspect("own", own, tried), key=lambda row: row.log10_p)
+    mark = tried[best.mark]
+    claim = Claim.make(mark, own, people.thief, web.data, alpha=0.1).dated(authority.url, people.thief)
+    opening = opened(claim, mark, people.thief)
+    late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "roots": roots, "claims": 1}
+    found = {}
+    for controls in ((), (control,)):
+        exhibits = Exhibits(suspect, web.data, alpha=0.1, controls=controls, **late)
+        found[len(controls)] = judge(claim, opening, exhibits, people.judge, CASE)
+    bits = found[0].payload["verdict"]["evidence_bits"]
+    assert bits > -math.log2(0.1)  # an innocent, later model would be convicted by the date alone
+    assert (found[0].status, found[0].codes) == ("inconclusive", ["grinding"])
+    assert "answer alike" in found[0].payload["grounds"][1]["says"]
+    assert found[1].status == "inconclusive"
+    assert found[1].payload["grounds"][1]["needed"] > bits
+    assert not any(one["holds"] for one in found[1].payload["grounds"])
 
 
 # --- what a claimant might still choose -----------------------------------------------------------

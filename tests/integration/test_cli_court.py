@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from _helpers.cluster import cluster
 from invgnn.cli import VERBS, app
-from invgnn.court.identity import Identity
 from invgnn.court.local_authority import LocalAuthority
 from invgnn.nn.model_file import load_model, save_model
 from invgnn.secret import Secret
@@ -62,7 +62,7 @@ def shell(motifs, tmp_path_factory):
     small = tasks.new_model
     with pytest.MonkeyPatch.context() as patch, LocalAuthority(folder / "tsa") as tsa:
         patch.setenv("INVGNN_PASSPHRASE", PASSPHRASE)
-        for write in (container.write, Identity.save, Secret.save):  # a guess costs less, in tests only
+        for write in (container.write, Secret.save):  # a guess costs less, in tests only
             patch.setitem(write.__kwdefaults__, "_kdf", Kdf(64, 1, 1))
         patch.setattr(tasks, "load_task", lambda name, seed=41: motifs)
         patch.setattr(
@@ -320,6 +320,36 @@ def test_trace_names_the_leak(shell, licensees):
 def test_trace_on_processes_gives_the_same(shell, licensees):
     alone = shell("trace --marks @marks --suspects @found")
     assert shell("trace --marks @marks --suspects @found --workers 2") == alone
+
+
+@pytest.mark.slow
+def test_trace_on_a_cluster_gives_the_same_and_sees_new_marks(shell, licensees, motifs, tmp_path):
+    """Workers live on after a command: what they hold in memory must not outlive the files."""
+    line = "trace --marks @marks --suspects @found"
+    added = licensees / "west.mark"
+    with cluster(tmp_path, workers=1) as address:
+        assert shell(f"{line} --cluster {address}") == shell(line)
+        Watermark.draw(Secret(bytes([9]) * 32), motifs.data, m=64).save(added, PASSPHRASE)
+        try:
+            found = shell(f"{line} --cluster {address}")
+            assert found["marks"] == 4
+            assert found == shell(line)
+        finally:
+            added.unlink()
+
+
+@pytest.mark.slow
+def test_a_worker_without_a_passphrase_says_so(shell, licensees, tmp_path, monkeypatch):
+    (tmp_path / "words").write_text(PASSPHRASE + "\n")
+    line = "trace --marks @marks --suspects @found"
+    with monkeypatch.context() as patch:
+        patch.delenv("INVGNN_PASSPHRASE")
+        with cluster(tmp_path, workers=1) as address:
+            patch.setenv("INVGNN_PASSPHRASE", PASSPHRASE)
+            assert "passphrase" in shell(f"{line} --cluster {address}", 2)["message"]
+            patch.delenv("INVGNN_PASSPHRASE")
+            more = f"--passphrase-file {tmp_path}/words"
+            assert shell(f"{line} --cluster {address} {more}") == shell(f"{line} {more}")
 
 
 def test_a_passphrase_file_serves_marks_and_keys(shell, tmp_path, monkeypatch):

@@ -16,17 +16,22 @@ from invgnn.cli.options import (
     Json,
     KeyPassphraseFile,
     Mark,
+    OptionalTask,
     Overwrite,
+    OwnData,
     PassphraseFile,
     SplitSeed,
-    Task,
     Tsa,
 )
+from invgnn.cli.own_models import load_data, one_of
 
 EXAMPLES = """\b
 Examples:
   invgnn claim --mark acme.mark --model acme.model --task PROTEINS \\
       --key acme.key --tsa https://tsa.example/tsr -o claim.json
+  invgnn claim --mark acme.mark --model weights.safetensors \\
+      --architecture nets:build --data nets:graphs --key acme.key \\
+      -o claim.json
 """
 
 
@@ -34,11 +39,12 @@ Examples:
 def claim(
     mark: Mark,
     model: Annotated[Path, typer.Option(metavar="FILE", help="Marked model that will be released.")],
-    task: Task,
     key: IdentityFile,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the claim.")
     ],
+    task: OptionalTask = None,
+    data: OwnData = None,
     tsa: Tsa = None,
     token: Annotated[
         Path | None,
@@ -58,8 +64,8 @@ def claim(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also write an in-toto statement about the model file that contains the claim, for other "
-            "attestation tools.",
+            help="Also write an in-toto statement about the model file that contains the claim, signed "
+            "with your key in a DSSE envelope, for other attestation tools.",
         ),
     ] = None,
     architecture: Annotated[
@@ -82,6 +88,7 @@ def claim(
 
     Writes the claim to FILE and prints its digest.
     """
+    one_of(task, data)
     check_input(mark, model, key, token, supersedes)
     for path in (output, statement):
         if path is not None:
@@ -101,7 +108,7 @@ def claim(
         held,
         load_suspect(model, architecture),
         owner,
-        load_task_data(task, seed),
+        load_data(data) if data is not None else load_task_data(task, seed),
         alpha=alpha,
         token=bound,
         label=label,
@@ -113,10 +120,11 @@ def claim(
         note("no --tsa: without a timestamp, nothing shows that the claim is older than a suspect")
     made.save(output, overwrite=overwrite)
     if statement is not None:
-        from invgnn.court.statement import as_statement
+        from invgnn.court.statement import as_envelope, as_statement
         from invgnn.storage.atomic import write_text
 
-        write_text(statement, json.dumps(as_statement(made, [model]), indent=1), overwrite=overwrite)
+        signed = as_envelope(as_statement(made, [model]), owner)
+        write_text(statement, json.dumps(signed, indent=1), overwrite=overwrite)
     record = {
         "claim": str(output),
         "digest": made.digest,

@@ -20,7 +20,7 @@ from invgnn.cli.options import (
     SplitSeed,
     TsaRoots,
 )
-from invgnn.cli.own_models import call_function
+from invgnn.cli.own_models import load_data, load_transform
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -80,6 +80,15 @@ def judge(
         typer.Option(
             metavar="MOD:FUNC",
             help="For weights alone: your own function that returns the model. Do not run the claimant's.",
+        ),
+    ] = None,
+    transform: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOD:NAME",
+            help="For a mark drawn with a transform of the inputs: the same one from your own source, "
+            "such as torch_geometric.transforms:LocalDegreeProfile. Without it the judgement states that "
+            "its output was not regenerated. Do not run the claimant's.",
         ),
     ] = None,
     control: Annotated[
@@ -162,7 +171,8 @@ def judge(
     who = Identity.load(key, passphrase)
     exhibits = Exhibits(
         load_suspect(suspect, architecture),
-        load_task_data(task, seed) if reference is None else call_function(reference, "data"),
+        load_task_data(task, seed) if reference is None else load_data(reference),
+        transform=None if transform is None else load_transform(transform),
         controls=[load_suspect(path, architecture) for path in control or ()],
         roots=[one for path in tsa_root or () for one in load_roots(path)],
         suspect_since=None if suspect_since is None else parse_time(suspect_since),
@@ -180,6 +190,7 @@ def judge(
         "--seed": seed if task else None,
         "--reference": reference,
         "--architecture": architecture,
+        "--transform": transform,
         "--control": control,
         "--tsa-root": tsa_root,
         "--suspect-since": suspect_since,

@@ -54,6 +54,19 @@ def call_function(name: str, returns: str) -> Any:
         raise _failed(name, returns, error) from error
 
 
+def load_transform(name: str) -> Any:
+    """Return the transform of the user: an object that is called with a graph, or its class.
+
+    Raises:
+        ParameterError: If there is no such object.
+    """
+    found = load_function(name, "a transform")
+    made = call_function(name, "a transform") if isinstance(found, type) else found
+    if not callable(made):
+        raise ParameterError(f"{name!r} is not a transform", "name a function from a graph to a graph")
+    return made
+
+
 def build_model(name: str) -> nn.Module:
     """Return the model of the user's function or class.
 

@@ -13,7 +13,7 @@ import typer
 from invgnn.cli.console import check_input, check_output, find_passphrase, progress, verb
 from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import Alpha, Json, OptionalTask, Overwrite, PassphraseFile, SplitSeed
-from invgnn.errors import FileError, ParameterError
+from invgnn.errors import FileError, ParameterError, PassphraseError
 
 if TYPE_CHECKING:
     from invgnn.court.tracing import Trace
@@ -82,7 +82,7 @@ def trace(
     files = _files(suspects, "suspect")
     held = _files(marks, "mark", ".mark")
     spread = workers > 1 or cluster is not None
-    if spread and passphrase_file is None and "INVGNN_PASSPHRASE" not in os.environ and _sealed(held):
+    if spread and _unprompted(passphrase_file) and _sealed(held):
         raise ParameterError(
             "worker processes cannot prompt for a passphrase", "use --passphrase-file or INVGNN_PASSPHRASE"
         )
@@ -99,6 +99,7 @@ def trace(
     rows: list[dict[str, Any]] = []
     with progress(f"asking {len(files)} suspects about {len(held)} marks", len(files)) as tick:
         for found in _spread(work, files, workers, cluster) if spread else map(work, map(str, files)):
+            _check_marks(found, held)
             rows += found
             tick(1)
     return _shown(rows, alpha, csv, report, overwrite)
@@ -113,6 +114,11 @@ def _files(path: Path, what: str, suffix: str = "") -> list[Path]:
     return found
 
 
+def _unprompted(passphrase_file: Any) -> bool:
+    """Return whether a passphrase could only be typed."""
+    return passphrase_file is None and "INVGNN_PASSPHRASE" not in os.environ
+
+
 def _sealed(paths: list[Path]) -> bool:
     """Return whether a file needs a passphrase."""
     from invgnn.storage import container
@@ -120,12 +126,19 @@ def _sealed(paths: list[Path]) -> bool:
     return any(container.peek(path)["sealed"] for path in paths)
 
 
-@functools.lru_cache(maxsize=1)
 def _marks(folder: str, passphrase_file: str | None) -> dict[str, Watermark]:
-    """Load the marks of a folder, once per process."""
+    """Load the marks of a folder, once per process unless a file changes."""
+    paths = _files(Path(folder), "mark", ".mark")
+    seen = tuple((path, (found := path.stat()).st_mtime_ns, found.st_size, found.st_ino) for path in paths)
+    return _loaded(seen, folder, passphrase_file)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(seen: tuple[Any, ...], folder: str, passphrase_file: str | None) -> dict[str, Watermark]:
+    """Load marks; what was seen of their files is the key under which they are kept."""
     from invgnn.watermark.mark import Watermark
 
-    paths = _files(Path(folder), "mark", ".mark")
+    paths = [path for path, *_ in seen]
     given = None if passphrase_file is None else Path(passphrase_file)
     passphrase = find_passphrase(Path(folder), given) if _sealed(paths) else None
     return {path.name.removesuffix(".mark"): Watermark.load(path, passphrase) for path in paths}
@@ -154,7 +167,17 @@ def _work(
 
 
 def _job(path: str, work: functools.partial[Any]) -> list[dict[str, Any]]:
-    """Trace one suspect in a worker, and name its file in every row, as a sweep requires."""
+    """Trace one suspect in a worker, and name its file in every row, as a sweep requires.
+
+    Raises:
+        PassphraseError: If the worker would have to prompt for a passphrase.
+    """
+    marks = _files(Path(work.keywords["marks"]), "mark", ".mark")
+    if _unprompted(work.keywords["passphrase_file"]) and _sealed(marks):
+        raise PassphraseError(
+            "a worker has no passphrase for the marks",
+            "use --passphrase-file, or set INVGNN_PASSPHRASE where the worker is started",
+        )
     return [{"path": path, **row} for row in work(path)]
 
 
@@ -168,6 +191,14 @@ def _spread(work: Any, files: list[Path], workers: int, cluster: str | None) -> 
         into = Path(folder) / "rows.csv"
         for _, rows in sweep(job, trials, into=into, workers=workers, cluster=cluster):
             yield [{name: value for name, value in row.items() if name != "path"} for row in rows]
+
+
+def _check_marks(rows: list[dict[str, Any]], marks: list[Path]) -> None:
+    """Refuse rows of a worker that sees other marks: its tests were counted wrongly."""
+    if sorted(row["mark"] for row in rows) != sorted(path.name.removesuffix(".mark") for path in marks):
+        raise FileError(
+            "a worker read other marks than are in the folder", "give all workers the same files, unchanged"
+        )
 
 
 def _shown(

@@ -70,8 +70,8 @@ def draw_bound(secret: Secret, data: Any, url: str, **options: Any) -> tuple[Wat
     Raises:
         TimestampError: If the authority grants no token.
     """
-    reference, salt = Reference.of(data), os.urandom(SIZE)
-    context = Watermark.draw(secret, reference, **options).context
+    context, salt = Watermark.draw(secret, data, **options).context, os.urandom(SIZE)
+    reference = Reference.of(data, tensors=options.pop("tensors", None))
     labels = digest_labels(reference.labels)
     token = request_token(url, message_before_drawing(commit_secret(secret, salt), context, labels))
     return Watermark.draw(secret, reference, **options, token=binding(token)), Token(salt, token)

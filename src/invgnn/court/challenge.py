@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 
 from invgnn.court.claim import Claim
-from invgnn.court.documents import Document, load_document
+from invgnn.court.documents import Document, load_checked
 from invgnn.court.identity import Identity
-from invgnn.errors import FileError, ParameterError
+from invgnn.errors import ParameterError
 from invgnn.secret import SIZE, public_stream
 from invgnn.storage.atomic import AnyPath
 
@@ -36,6 +36,9 @@ class Challenge:
 
     document: Document
 
+    def __post_init__(self) -> None:
+        check_case(self.case)
+
     @classmethod
     def draw(cls, claim: Claim, judge: Identity, case: str, carriers: int) -> Challenge:
         """Draw carriers at random.
@@ -49,7 +52,6 @@ class Challenge:
         Raises:
             ParameterError: If the claim has fewer carriers.
         """
-        check_case(case)
         if type(carriers) is not int or not 2 <= carriers <= claim.context["m"]:
             raise ParameterError(
                 f"{carriers} carriers cannot be drawn", f"use 2 to {claim.context['m']} carriers"
@@ -100,7 +102,4 @@ class Challenge:
         Raises:
             FileError: If the file is no challenge, or was altered.
         """
-        held = load_document(path, "challenge")
-        if not held.payload["case"].isprintable():
-            raise FileError(f"{path} names no printable case", "ask the judge for a new challenge")
-        return cls(held)
+        return load_checked(path, "challenge", cls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from torch import nn
 from invgnn.audit.provenance import trace
 from invgnn.court.bound import Token
 from invgnn.court.commitment import commit_mark, commit_secret, digest_labels, message_before_drawing
-from invgnn.court.documents import Document, load_document
+from invgnn.court.documents import Document, load_checked
 from invgnn.court.identity import Identity
 from invgnn.court.leaves import Leaves
+from invgnn.court.regeneration import reference_for, regenerate
 from invgnn.court.timestamp import Roots, Stamp, binding, check_token
-from invgnn.errors import FileError, ParameterError, TimestampError
+from invgnn.errors import ParameterError, TimestampError
 from invgnn.nn.model_file import load_model
 from invgnn.secret import SIZE
 from invgnn.stats import laws
@@ -91,6 +93,17 @@ class Claim:
         """The public salt of the commitments."""
         return bytes.fromhex(self.document.payload["commitment"]["salt"])
 
+    @property
+    def tensors(self) -> list[str] | None:
+        """The tensors that carriers were given besides `x`; None for all that the data have."""
+        found: list[str] | None = self.document.payload.get("inputs", {}).get("tensors")
+        return found
+
+    @property
+    def transformed(self) -> bool:
+        """Whether a transform was applied to carriers and ordinary inputs when the mark was drawn."""
+        return bool(self.document.payload.get("inputs", {}).get("transformed"))
+
     @classmethod
     def make(
         cls,
@@ -103,6 +116,7 @@ class Claim:
         token: Token | None = None,
         label: str = "",
         supersedes: str | None = None,
+        tensors: Collection[str] | None = None,
     ) -> Claim:
         """Make a claim on a model in which a mark is embedded.
 
@@ -117,11 +131,13 @@ class Claim:
             token: The token that the mark is bound to, if it was drawn with `draw_bound`.
             label: A public remark, such as the number of a licence.
             supersedes: The digest of an earlier claim that this one replaces.
+            tensors: As in `Watermark.draw`; needed only if it was given there together with a transform.
 
         Raises:
             ParameterError: If mark, data and token do not fit together, or the mark has no key yet.
         """
-        reference = Reference.of(data)
+        names = tensors if tensors is not None or mark.shown is None else tuple(mark.shown.more)
+        reference = reference_for(data, mark.context["reference"], names)
         if mark.format != FORMAT or not mark.complete:
             raise ParameterError("only a finished mark can be claimed", "draw it anew, then embed it")
         if reference.digest != mark.context["reference"]:
@@ -152,6 +168,7 @@ class Claim:
             "token": None if token is None else base64.b64encode(token.token).decode(),
             "supersedes": supersedes,
             "software": f"invgnn {__version__}",
+            **_inputs(mark, reference, data),
         }
         made = cls(Document.sign("claim", payload, owner))
         if token is not None and mark.context.get("token") != binding(token.token):
@@ -209,9 +226,18 @@ class Claim:
         Raises:
             FileError: If the file is no claim, or was altered.
         """
-        held = load_document(path, "claim")
-        try:
-            return cls(held)
-        except (ParameterError, TypeError, ValueError, KeyError, AttributeError) as error:
-            why = getattr(error, "message", str(error))
-            raise FileError(f"{path} is no valid claim: {why[:300]}", "ask for a new claim") from None
+        return load_checked(path, "claim", cls)
+
+
+def _inputs(mark: Watermark, reference: Reference, data: Any) -> dict[str, Any]:
+    """Return what a judge has to know about the tensors of carriers; nothing for most marks."""
+    held = reference.tensors
+    whole = not isinstance(data, Reference) and Reference.of(data).digest == reference.digest
+    names = None if whole else sorted([] if held is None else held.more)
+    transformed = mark.shown is not None and mark.digest != _drawn(mark, reference).digest
+    return {"inputs": {"tensors": names, "transformed": transformed}} if names or transformed else {}
+
+
+def _drawn(mark: Watermark, reference: Reference) -> Watermark:
+    """Return the mark as a judge draws it, without a transform."""
+    return regenerate(mark.secret, reference, mark.context, mark.baseline)

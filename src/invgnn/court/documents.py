@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -29,6 +29,7 @@ KINDS = ("claim", "challenge", "identity", "judgement", "revocation")
 """The kinds of documents."""
 MOST_BYTES = 1 << 24
 """Largest size of a document."""
+T = TypeVar("T")
 
 
 class Signer(Protocol):
@@ -158,6 +159,25 @@ def load_document(path: AnyPath, kind: str) -> Document:
         FileError: If the file does not exist, is of another kind, or was altered.
     """
     return parse_document(bytes(read_bytes(path)), kind, str(path))
+
+
+def load_checked(path: AnyPath, kind: str, make: Callable[[Document], T]) -> T:
+    """Read a document, and return what is made of it once its content is checked, too.
+
+    Args:
+        path: The file.
+        kind: The kind that it must have.
+        make: Returns the checked object, or raises an error if the content contradicts itself.
+
+    Raises:
+        FileError: If the file does not exist, is of another kind, was altered, or contradicts itself.
+    """
+    held = load_document(path, kind)
+    try:
+        return make(held)
+    except (ParameterError, TypeError, ValueError, KeyError, AttributeError) as error:
+        why = getattr(error, "message", str(error))
+        raise FileError(f"{path} is no valid {kind}: {why[:300]}", _ADVICE) from None
 
 
 def parse_document(data: bytes, kind: str | None, name: str) -> Document:

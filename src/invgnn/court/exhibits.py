@@ -17,6 +17,7 @@ from invgnn.nn.forward import Forward
 from invgnn.nn.model_file import Architecture
 from invgnn.readout.query import Suspect
 from invgnn.stats import laws
+from invgnn.watermark.transforms import Transform
 
 CLOCKS = timedelta(minutes=10)
 """How far the clocks of a judge and of an authority may disagree."""
@@ -31,6 +32,8 @@ class Exhibits:
         data: The judge's own copy of the reference data.
         architecture: For a file of weights alone: the judge's own architecture.
         forward: How to call a model with an unusual signature; the judge's own code.
+        transform: For a mark drawn with a transform: the judge's own, which has to give the inputs that the
+            claimant shows; None to take them as they were claimed, which the judgement then states.
         controls: Unmarked models, which must not verify.
         roots: Root certificates of the trusted time-stamping authorities.
         suspect_since: A time before which the suspect did not exist, as the judge finds from other
@@ -47,6 +50,7 @@ class Exhibits:
     data: Any
     architecture: Architecture | None = None
     forward: Forward | None = None
+    transform: Transform | None = None
     controls: Sequence[Suspect | str | Path] = ()
     roots: Roots = ()
     suspect_since: datetime | None = None

@@ -45,7 +45,8 @@ def grounds_of(
     stamp: Stamp | None,
     suspect_since: datetime | None,
     token: Stamp | None,
-    baseline: bool,
+    chosen: str | None = None,
+    shared: float | None = None,
     claims: int = CLAIMS,
     requests: int = REQUESTS,
 ) -> tuple[Ground, ...]:
@@ -53,13 +54,19 @@ def grounds_of(
 
     Guarantee: on an available ground, a party that may try as often as stated gets a verdict `owned` on a
     model that is independent of its secrets with probability at most alpha (2^-80 per try without a claim).
+    A secret that was searched for before it was claimed, so that it fits what all models of a task answer
+    alike, is not independent of a later model of this task. Such a search costs 2^80 tries on the first
+    ground and as many requests on the third. On the second, controls show how far it went; this comparison
+    is no test at a level.
 
     Args:
         alpha: The accepted false-positive rate.
         stamp: What the timestamp of the claim proves.
         suspect_since: When the suspect did not exist yet, as the judge finds.
         token: What the token proves that the bits are bound to.
-        baseline: Whether the mark has baseline scores, which may be chosen after the token.
+        chosen: What the bits depend on that may have been chosen after the token; None if nothing.
+        shared: Evidence in bits that unmarked models of the task have for the mark, at most; None if none
+            was read.
         claims: Largest number of claims that the claimant may have filed.
         requests: Largest number of tokens that the claimant may have requested.
     """
@@ -71,8 +78,8 @@ def grounds_of(
             f"Whoever searches for a secret that fits a given model needs 2ᵇ tries for b bits; "
             f"{GRINDING_BITS} bits are out of reach, whenever the secret was made.",
         ),
-        _older(alpha, stamp, suspect_since, claims),
-        _bound(alpha, token, baseline, requests),
+        _older(alpha, stamp, suspect_since, shared, claims),
+        _bound(alpha, token, chosen, requests),
     )
 
 
@@ -89,9 +96,11 @@ def _needed(alpha: float, tries: int) -> float:
     return math.nextafter(math.log2(tries) - math.log2(alpha), math.inf)
 
 
-def _older(alpha: float, stamp: Stamp | None, since: datetime | None, claims: int) -> Ground:
+def _older(
+    alpha: float, stamp: Stamp | None, since: datetime | None, shared: float | None, claims: int
+) -> Ground:
     """Return the ground of a claim that precedes the suspect."""
-    name, needed = "claim older than the suspect", _needed(alpha, claims)
+    name, needed = "claim older than the suspect", _needed(alpha, claims) + max(shared or 0.0, 0.0)
     if stamp is None:
         return Ground(name, False, needed, "The claim has no timestamp that counts here.")
     if since is None:
@@ -101,21 +110,29 @@ def _older(alpha: float, stamp: Stamp | None, since: datetime | None, claims: in
     if not stamp.time < since:
         says = f"The claim is dated {iso(stamp.time)}, and the suspect may have existed since {iso(since)}."
         return Ground(name, False, needed, says)
+    if shared is None:
+        says = (
+            "No unmarked model of the same task was read. A secret may have been searched for, before it "
+            "was claimed, that fits what all models of the task answer alike."
+        )
+        return Ground(name, False, needed, says)
     says = (
         f"The claim existed on {iso(stamp.time)}, before the suspect ({iso(since)} or later). A claimant "
         f"who filed {claims:,} claims and opens the best reaches b bits by chance with probability "
-        f"{claims:,} × 2⁻ᵇ, at most α = {alpha:g} from {ceil_bits(needed)} bits on."
+        f"{claims:,} × 2⁻ᵇ, at most α = {alpha:g} from {ceil_bits(needed)} bits on. This includes "
+        f"{ceil_bits(max(shared, 0.0))} bits that an unmarked model of the task has, in case the secret "
+        "was fitted to what such models answer alike."
     )
     return Ground(name, True, needed, says)
 
 
-def _bound(alpha: float, token: Stamp | None, baseline: bool, requests: int) -> Ground:
+def _bound(alpha: float, token: Stamp | None, chosen: str | None, requests: int) -> Ground:
     """Return the ground of bits that are bound to a token."""
     name, needed = "bound to a token", _needed(alpha, 2 * requests)
     if token is None:
         return Ground(name, False, needed, "The bits are not bound to a token that counts here.")
-    if baseline:
-        says = "The bits also depend on baseline scores, which could be chosen after the token was issued."
+    if chosen is not None:
+        says = f"The bits also depend on {chosen}, which could be chosen after the token was issued."
         return Ground(name, False, needed, says)
     says = (
         f"The secret was fixed before the token of {iso(token.time)}, and the bits derive from the token, "

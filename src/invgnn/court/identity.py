@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -16,7 +15,6 @@ from invgnn.errors import FileError, ParameterError
 from invgnn.secret import SIZE, Secret
 from invgnn.storage import container
 from invgnn.storage.atomic import AnyPath
-from invgnn.storage.encryption import STRONG, Kdf, require_passphrase
 
 LONGEST_NAME = 200
 """Largest number of characters of a name."""
@@ -78,13 +76,7 @@ class Identity:
         return Document.sign("identity", keys, self)
 
     def save(
-        self,
-        path: AnyPath,
-        passphrase: str | None,
-        *,
-        insecure_no_passphrase: bool = False,
-        overwrite: bool = False,
-        _kdf: Kdf = STRONG,  # weaker only in tests
+        self, path: AnyPath, passphrase: str | None, *, insecure_no_passphrase: bool = False, **options: Any
     ) -> None:
         """Write the identity to a file that only its owner may read, encrypted with the passphrase.
 
@@ -92,21 +84,10 @@ class Identity:
             path: Where to write the file.
             passphrase: The passphrase; None only together with `insecure_no_passphrase`.
             insecure_no_passphrase: Write the keys without encryption.
-            overwrite: Replace an existing file at `path`.
-            _kdf: The parameters of the key derivation. Only tests use weaker ones.
+            **options: As in `Secret.save`.
         """
-        passphrase = conceal(passphrase)
-        require_passphrase(passphrase, insecure_no_passphrase)
-        container.write(
-            path,
-            "identity",
-            {"name": self.name},
-            {"seed": np.frombuffer(self.seed._bytes, np.uint8)},
-            passphrase=passphrase,
-            private=True,
-            overwrite=overwrite,
-            _kdf=_kdf,
-        )
+        passphrase, body = conceal(passphrase), {"name": self.name}
+        self.seed.seal(path, passphrase, "identity", "seed", body, not insecure_no_passphrase, **options)
 
     @classmethod
     def load(cls, path: AnyPath, passphrase: str | None = None) -> Identity:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from invgnn.audit.verdict import EXIT_CODES, ceil_p, floor_bits
-from invgnn.court.documents import Document, load_document
-from invgnn.errors import FileError, ParameterError
+from invgnn.court.documents import Document, load_checked
+from invgnn.errors import ParameterError
 from invgnn.storage.atomic import AnyPath
 
 
@@ -66,11 +66,7 @@ class Judgement:
         Raises:
             FileError: If the file is no judgement, or was altered.
         """
-        held = load_document(path, "judgement")
-        try:
-            return cls(held)
-        except ParameterError as error:
-            raise FileError(f"{path} is no valid judgement: {error.message}", error.advice) from None
+        return load_checked(path, "judgement", cls)
 
     def __str__(self) -> str:
         """Return the judgement as text: the decision first, then one line for each fact."""

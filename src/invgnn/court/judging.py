@@ -151,11 +151,14 @@ def voids(own: Standing, exhibits: Exhibits) -> list[str]:
     if "claim older than the suspect" in used and own.bits < 80:
         found += [
             "The suspect existed before the date that the judge found.",
+            "The controls were not trained for the task of the suspect.",
             f"The claimant had filed more than {exhibits.claims:,} claims before that date.",
             "The time-stamping authority dated the claim wrongly.",
         ]
     if "bound to a token" in used and own.bits < 80:
         found.append(f"The claimant requested more than {exhibits.requests:,} timestamp tokens.")
+    if own.claim.transformed:
+        found.append("The inputs that the claimant shows are not what users of the model give to it.")
     if exhibits.suspects == 1:
         found.append("The mark was tested on other suspects, and this one was chosen afterwards.")
     return found

@@ -6,13 +6,13 @@ leaf breaks every claim in the field; golden vectors in the tests guard it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from invgnn.concealed import conceal
 from invgnn.court import merkle
+from invgnn.graphs.attributed import Attributed
 from invgnn.storage import encoding
 from invgnn.watermark.directions import stream_parts
 from invgnn.watermark.mark import Watermark
@@ -90,9 +90,11 @@ def _contents(mark: Watermark) -> list[bytes]:
     carriers, ordinary, labels = mark.questions.decoded
     order = mark.secret.derive("court/order", mark.bound).permutation(mark.m)
     shown = [
-        {"carrier": carriers.take(np.array([k])).record(), "bit": int(mark.bits[k])} for k in order.tolist()
+        {"carrier": carriers.take([k]).record(), "bit": int(mark.bits[k]), **_as_shown(mark, [k])}
+        for k in order.tolist()
     ]
     usual = {"ordinary": ordinary.record(), "labels": labels}
+    usual |= _as_shown(mark, range(mark.m, mark.m + len(ordinary)))
     ways = [
         {"access": parts[0], "stream": mark.secret.derive("projection", mark.bound, *parts).key}
         for parts in (
@@ -100,3 +102,9 @@ def _contents(mark: Watermark) -> list[bytes]:
         )
     ]
     return [encoding.encode(one) for one in (*shown, usual, *ways)]
+
+
+def _as_shown(mark: Watermark, places: Sequence[int]) -> dict[str, Any]:
+    """Return questions as a suspect is shown them, if they have further tensors or were transformed."""
+    shown = mark.questions.shown
+    return {"shown": shown.take(list(places)).record()} if isinstance(shown, Attributed) else {}

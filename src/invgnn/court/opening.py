@@ -21,6 +21,7 @@ from invgnn.court.identity import Identity
 from invgnn.court.leaves import Leaf, Leaves
 from invgnn.court.sealing import seal_to, unseal
 from invgnn.errors import FileError, InvgnnError, ParameterError
+from invgnn.graphs.attributed import Attributed
 from invgnn.secret import Secret
 from invgnn.storage import container, encoding
 from invgnn.storage.atomic import AnyPath
@@ -57,6 +58,7 @@ class Opened:
         digest: Digest of the opening's file.
         secret: The secret, in a full opening.
         baseline: The baseline scores, in a full opening of a mark with a score channel.
+        shown: The questions as a transform made them, in a full opening of a mark with a transform.
         leaves: The revealed leaves, in a partial opening.
         challenge: The judge's challenge, if the judge drew the carriers.
     """
@@ -69,6 +71,7 @@ class Opened:
     digest: str
     secret: Secret | None = field(default=None, repr=False)
     baseline: Baseline | None = field(default=None, repr=False)
+    shown: Attributed | None = field(default=None, repr=False)
     leaves: tuple[Leaf, ...] = field(default=(), repr=False)
     challenge: Challenge | None = None
 
@@ -103,24 +106,18 @@ def open_fully(
     _check(claim, mark, owner)
     held = mark.baseline
     known = None if held is None else {"scores": held.scores, "inputs": held.inputs}
-    revealed = conceal({"secret": bytes(mark.secret), "baseline": known})
+    more = {"shown": mark.shown.record()} if claim.transformed and mark.shown is not None else {}
+    revealed = conceal({"secret": bytes(mark.secret), "baseline": known, **more})
     return _write(path, "full", revealed, claim, owner, judge, case, overwrite)
 
 
 def open_prefix(
-    path: AnyPath,
-    claim: Claim,
-    mark: Watermark,
-    owner: Identity,
-    judge: Document,
-    case: str,
-    *,
-    overwrite: bool = False,
+    path: AnyPath, claim: Claim, mark: Watermark, owner: Identity, judge: Document, case: str, **how: bool
 ) -> str:
     """Reveal the first carriers in the secret's order, as many as the claim declares; see `open_fully`."""
     _check(claim, mark, owner)
     shown = _shown(claim, mark, range(claim.rule["prefix"]))
-    return _write(path, "prefix", {"leaves": shown}, claim, owner, judge, case, overwrite)
+    return _write(path, "prefix", {"leaves": shown}, claim, owner, judge, case, **how)
 
 
 def open_drawn(
@@ -194,7 +191,7 @@ def _write(
     owner: Identity,
     judge: Document,
     case: str,
-    overwrite: bool,
+    overwrite: bool = False,
 ) -> str:
     """Sign what is revealed, encrypt both to the judge, and write the file."""
     check_case(case)
@@ -247,12 +244,14 @@ def _opened(head: dict[str, str], revealed: dict[str, Any], digest: str) -> Open
     if head["form"] == "full":
         known = revealed["baseline"]
         baseline = None if known is None else Baseline(known["scores"], known["inputs"])
+        shown = Attributed.recall(revealed["shown"]) if "shown" in revealed else None
         return Opened(
             **about,
             signer=head["owner"],
             digest=digest,
             secret=Secret(revealed["secret"]),
             baseline=baseline,
+            shown=shown,
         )
     leaves = tuple(
         Leaf(one["index"], one["salt"], one["content"], tuple(one["path"])) for one in revealed["leaves"]

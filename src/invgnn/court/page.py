@@ -23,6 +23,7 @@ TITLES = {
     "reference": "Reference data",
     "commitment": "Commitment to the secret",
     "regeneration": "Regeneration of the mark",
+    "transform": "Transform of the inputs",
     "key": "Validity of the key",
     "leaves": "Revealed carriers",
     "controls": "Control models",

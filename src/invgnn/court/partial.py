@@ -11,6 +11,7 @@ import numpy as np
 from invgnn.court.claim import Claim
 from invgnn.court.opening import Opened
 from invgnn.errors import DataError, ParameterError, SuspectError
+from invgnn.graphs.attributed import Attributed
 from invgnn.graphs.disjoint_union import Bools, Graphs, Ints
 from invgnn.nn.forward import Forward
 from invgnn.readout.answers import Answers
@@ -18,7 +19,7 @@ from invgnn.readout.query import Suspect, ask
 from invgnn.readout.reading import Direction, Reading
 from invgnn.stats import laws
 from invgnn.stats.evidence import decode
-from invgnn.watermark.directions import directions_of, stream_parts
+from invgnn.watermark.directions import PREFIXES, directions_of, stream_parts
 from invgnn.watermark.questions import Questions
 
 
@@ -130,10 +131,14 @@ def _revealed(claim: Claim, values: list[dict[str, Any]], size: int) -> Revealed
     readings = tuple(
         one
         for one in map(Reading.recall, claim.context["readings"])
-        if one.access in streams
-        and (one.access == "embedding" or len(stream_parts(one.access, classes)) > 1)
+        if one.access in streams and (one.access in PREFIXES or len(stream_parts(one.access, classes)) > 1)
     )
-    questions = Questions(carriers, Graphs.recall(usual["ordinary"]), usual["labels"])
+    ordinary = Graphs.recall(usual["ordinary"])
+    rich = [Attributed.recall(one["shown"]) for one in (*shown, usual) if "shown" in one]
+    if rich and [len(one) for one in rich] != [*[1] * size, len(ordinary)]:
+        raise ParameterError("a leaf does not show one carrier", "ask for another opening")
+    as_shown = Attributed.concat(rich) if rich else None
+    questions = Questions(carriers, ordinary, usual["labels"], as_shown)
     return Revealed(questions, bits, directions_of(streams, classes), readings)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from invgnn.court.claim import Claim
-from invgnn.court.documents import Document, load_document, verify_signature
+from invgnn.court.documents import Document, load_checked, verify_signature
 from invgnn.court.grounds import iso
 from invgnn.court.identity import Identity
 from invgnn.court.timestamp import Stamp
-from invgnn.errors import FileError, ParameterError
+from invgnn.errors import ParameterError
 from invgnn.storage import encoding
 from invgnn.storage.atomic import AnyPath
 
@@ -114,11 +114,7 @@ class Revocation:
         Raises:
             FileError: If the file is no revocation, or was altered.
         """
-        held = load_document(path, "revocation")
-        try:
-            return cls(held)
-        except ParameterError as error:
-            raise FileError(f"{path} is no valid revocation: {error.message}", error.advice) from None
+        return load_checked(path, "revocation", cls)
 
 
 def why_revoked(claim: Claim, stamp: Stamp | None, revocations: Sequence[Revocation]) -> str | None:

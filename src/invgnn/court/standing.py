@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from invgnn.court.grounds import Ground, ceil_bits, grounds_of, iso, sufficient
 from invgnn.court.leaves import Leaves
 from invgnn.court.opening import Opened
 from invgnn.court.partial import Revealed, as_good, read_partial, reveal
-from invgnn.court.regeneration import flaws, regenerate
+from invgnn.court.regeneration import ROUNDING, difference, flaws, reference_for, regenerate
 from invgnn.court.revocation import why_revoked
 from invgnn.court.timestamp import Stamp
 from invgnn.errors import CarrierError, DataError, InvgnnError, ParameterError, SuspectError, TimestampError
@@ -30,6 +32,7 @@ from invgnn.stats import laws
 from invgnn.stats.evidence import decode
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.reference import Reference
+from invgnn.watermark.transforms import Transform
 
 DECOYS = 9999
 """Number of random keys that the answers are compared with, besides the claimed one."""
@@ -90,24 +93,25 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         judge: The signing key of the judge, in hex.
         case: The name of the case.
     """
-    reference = Reference.of(exhibits.data)
+    reference = reference_for(exhibits.data, claim.context["reference"], claim.tensors)
     checks, stamp, token = _dates(claim, exhibits)
     checks += [_revoked(claim, stamp, exhibits), _addressed(claim, opened, judge, case)]
     checks.append(_same_data(claim, reference))
     shown: Watermark | Revealed | None = None
     if all(check.passed for check in checks if check.fatal):
         try:
-            shown, more = _content(claim, opened, reference, exhibits.data)
+            shown, more = _content(claim, opened, reference, exhibits)
             checks += more
         except InvgnnError as error:
             checks.append(Check(_code(error), False, error.message))
     alpha = min(float(claim.rule["alpha"]), exhibits.alpha)
-    grounds = grounds_of(
+    weigh = partial(
+        grounds_of,
         alpha,
         stamp=stamp,
         suspect_since=exhibits.suspect_since,
         token=token,
-        baseline=opened.baseline is not None,
+        chosen=_chosen_late(claim, opened),
         claims=exhibits.claims,
         requests=exhibits.requests,
     )
@@ -117,7 +121,7 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         "alpha": alpha,
         "stamp": stamp,
         "token": token,
-        "grounds": grounds,
+        "grounds": weigh(shared=0.0 if exhibits.controls else None),
     }
     failed = next((check for check in checks if check.fatal and not check.passed), None)
     if failed is not None or shown is None:
@@ -126,7 +130,7 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
     try:
         if isinstance(shown, Revealed):
             return _partly(about, checks, shown, exhibits)
-        return _fully(about, checks, shown, exhibits)
+        return _fully(about, checks, shown, exhibits, weigh)
     except SuspectError as error:
         checks.append(Check("suspect", False, error.message))
         reason = ("suspect", error.message)
@@ -194,8 +198,15 @@ def _same_data(claim: Claim, reference: Reference) -> Check:
     return Check("reference", sound, f"{says} the reference data that the claim names")
 
 
+def _chosen_late(claim: Claim, opened: Opened) -> str | None:
+    """Return what the claimant could choose after the token of a claim was issued, and get other bits."""
+    if opened.baseline is not None:
+        return "baseline scores"
+    return "the output of a transform" if claim.transformed else None
+
+
 def _content(
-    claim: Claim, opened: Opened, reference: Reference, data: Any
+    claim: Claim, opened: Opened, reference: Reference, exhibits: Exhibits
 ) -> tuple[Watermark | Revealed, list[Check]]:
     """Return what was opened, with the checks that it is what was claimed."""
     if opened.secret is None:
@@ -205,7 +216,10 @@ def _content(
     said = claim.payload
     if not same(commit_secret(opened.secret, claim.salt), said["commitment"]["secret"]):
         raise _Refused("commitment", "the opened secret is not the one that the claim committed to")
-    mark = regenerate(opened.secret, reference, claim.context, opened.baseline)
+    drawn = regenerate(opened.secret, reference, claim.context, opened.baseline)
+    if claim.transformed != (opened.shown is not None):
+        raise _Refused("regeneration", "the opening and the claim differ about a transform of the inputs")
+    mark = drawn if opened.shown is None else replace(drawn, shown=opened.shown)
     if not mark.complete:
         raise _Refused("regeneration", "the opening lacks the baseline scores of the score channel")
     if not same(commit_mark(opened.secret, claim.salt, mark.digest), said["commitment"]["mark"]):
@@ -215,7 +229,7 @@ def _content(
             "labels or baseline scores were chosen in another way",
         )
     if mark.score_channel is not None:
-        mark.channel(data)  # raises if the baseline scores belong to other inputs
+        mark.channel(exhibits.data)  # raises if the baseline scores belong to other inputs
     leaves = Leaves(mark, claim.salt)
     if {"root": leaves.root, "leaves": len(leaves)} != said["tree"]:
         raise _Refused(
@@ -225,9 +239,30 @@ def _content(
     checks = [
         Check("commitment", True, "the opened secret is the one that the claim committed to"),
         Check("regeneration", True, f"all {mark.m} carriers and bits were regenerated, bit for bit"),
+        *_transformed(opened, reference, claim, exhibits.transform),
         Check("key", not wrong, "; ".join(wrong) or "distinct, not in the data, like the data, balanced"),
     ]
     return mark, checks
+
+
+def _transformed(
+    opened: Opened, reference: Reference, claim: Claim, transform: Transform | None
+) -> list[Check]:
+    """Compare the inputs that a claimant shows with what the judge's own transform makes."""
+    if opened.shown is None or opened.secret is None:
+        return []
+    if transform is None:
+        says = (
+            "not regenerated: the carriers were, but what a transform made of them is the claimant's. The "
+            "claim fixed it and the bits derive from it; pass the transform of your own model to compare"
+        )
+        return [Check("transform", False, says, fatal=False)]
+    own = regenerate(opened.secret, reference, claim.context, opened.baseline, transform).shown
+    apart = math.inf if own is None else difference(own, opened.shown)
+    if apart > ROUNDING:
+        return [Check("transform", False, "the judge's transform makes other inputs of the carriers")]
+    how = "exactly" if apart == 0 else f"up to rounding ({apart:.0e} of the largest value)"
+    return [Check("transform", True, f"the judge's transform makes the same inputs of the carriers, {how}")]
 
 
 class _Refused(ParameterError):
@@ -248,7 +283,13 @@ def _code(error: InvgnnError) -> str:
 # -- the suspect is asked ----------------------------------------------------------------------------
 
 
-def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits: Exhibits) -> Standing:
+def _fully(
+    about: dict[str, Any],
+    checks: list[Check],
+    mark: Watermark,
+    exhibits: Exhibits,
+    weigh: Callable[..., tuple[Ground, ...]],
+) -> Standing:
     """Read the suspect with the whole mark."""
     alpha, enough = about["alpha"], sufficient(about["grounds"])
     verdict = verify(
@@ -267,8 +308,13 @@ def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits
     binary = verdict.access in {"perception", "labels"}
     said = decode(answers, 0.5 if binary else None)
     level = -math.log2(alpha)
-    verified = [one for one in verdict.controls if one.get("evidence_bits", 0.0) >= level]
+    shared = [one["evidence_bits"] for one in verdict.controls if "evidence_bits" in one]
+    verified = [one for one in shared if one >= level]
+    about = {**about, "grounds": weigh(shared=max(shared, default=None))}
     checks = [*checks, _controls(len(verdict.controls), len(verified))]
+    if verdict.status == "owned" and not _held(about["grounds"], verdict.evidence_bits):
+        why = _ungrounded(about["grounds"])  # controls have a part of the evidence, too
+        verdict = replace(verdict, status="inconclusive", reasons=(why,))
     code = _reason(verdict.status, bool(verified), verdict.evidence_bits >= level)
     says = _words(code, verdict, about["grounds"])
     return Standing(
@@ -282,13 +328,18 @@ def _fully(about: dict[str, Any], checks: list[Check], mark: Watermark, exhibits
     )
 
 
+def _held(grounds: tuple[Ground, ...], bits: float) -> list[str]:
+    """Return the grounds on which so much evidence is enough."""
+    return [one.ground for one in grounds if one.available and bits >= one.needed]
+
+
 def _words(code: str, verdict: Verdict, grounds: tuple[Ground, ...]) -> str:
     """Return the decisive reason in words."""
     if code == "grinding":
         return _ungrounded(grounds)
     if code != "evidence":
         return verdict.reasons[0]
-    held = [one.ground for one in grounds if one.available and verdict.evidence_bits >= one.needed]
+    held = _held(grounds, verdict.evidence_bits)
     return f"{floor_bits(verdict.evidence_bits)} bits of evidence are enough: {'; '.join(held)}"
 
 

@@ -139,6 +139,7 @@ def _part(replies: Replies, graphs: Shown, start: int) -> Replies:
         scores=replies.scores[rows],
         embeddings=None if replies.embeddings is None else replies.embeddings[places],
         perceived=None if replies.perceived is None else replies.perceived[places],
+        values=None if replies.values is None else replies.values[rows],
     )
 
 
