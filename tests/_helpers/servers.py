@@ -24,7 +24,7 @@ def served(*arguments, port=0, cwd=None):
 
 @contextmanager
 def forked(app, port=0):
-    """The application in a copy of this process, which starts at once; yields its address and its number."""
+    """The application in a copy of this process; yields its address and its process number."""
     import uvicorn
 
     held = socket.create_server(("127.0.0.1", port))

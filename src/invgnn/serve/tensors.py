@@ -107,7 +107,7 @@ def _check(edges: NDArray[Any], nodes: int, graphs: int, limits: Limits) -> None
     """Check edges and limits."""
     if graphs > limits.graphs or edges.shape[1] > limits.edges:
         raise DataError(
-            f"{graphs} graphs, {edges.shape[1]} edges; at most {limits.graphs} and {limits.edges} are allowed",
+            f"{graphs} graphs, {edges.shape[1]} edges; allowed are {limits.graphs} and {limits.edges}",
             "send fewer graphs per request",
         )
     if edges.size and not (int(edges.min()) >= 0 and int(edges.max()) < nodes):
