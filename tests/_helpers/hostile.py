@@ -15,11 +15,12 @@ import socket
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 
 def key_of(x, edges):
     """The key of a graph in the table: features and edges, numbered from 0."""
-    return hashlib.sha256(json.dumps([x, edges]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([x, sorted(edges)]).encode()).hexdigest()[:16]
 
 
 def keys_of(request):
@@ -43,7 +44,7 @@ def keys_of(request):
 
 class Server(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    table: dict = {}
+    table: ClassVar[dict] = {}
     behaviour = ""
     seen = 0
     log = None
@@ -54,7 +55,11 @@ class Server(BaseHTTPRequestHandler):
     def reply(self, body, status=200, **headers):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        for name, value in {"content-type": "application/json", "content-length": len(body), **headers}.items():
+        for name, value in {
+            "content-type": "application/json",
+            "content-length": len(body),
+            **headers,
+        }.items():
             self.send_header(name.replace("_", "-"), str(value))
         self.end_headers()
         self.wfile.write(body)
@@ -78,7 +83,12 @@ class Server(BaseHTTPRequestHandler):
 
     def good(self, request, keys, rows, number, **more):
         flat = [value for row in rows for value in row]
-        out = {"name": "probabilities", "datatype": "FP32", "shape": [len(rows), len(rows[0])], "data": flat}
+        out = {
+            "name": "probabilities",
+            "datatype": "FP32",
+            "shape": [len(rows), len(rows[0])],
+            "data": flat,
+        }
         self.reply({"model_name": "m", "id": request["id"], "outputs": [out], **more})
 
     def other(self, request):
@@ -167,7 +177,8 @@ class Server(BaseHTTPRequestHandler):
     def bomb(self, request, keys, rows, number):
         import gzip
 
-        self.reply(gzip.compress(b" " * 50_000_000), content_encoding="gzip")
+        bomb = type(self).table.setdefault("bomb", gzip.compress(b" " * 50_000_000))
+        self.reply(bomb, content_encoding="gzip")
 
     def deep(self, request, keys, rows, number):
         self.reply(b"[" * 1_000_000)
@@ -178,7 +189,7 @@ class Server(BaseHTTPRequestHandler):
         self.good(request, keys, rows, number)
 
     def too_few_rows(self, request, keys, rows, number):
-        self.good(request, keys, rows[:-1] or [[0.5] * 4], number)
+        self.good(request, keys, rows[:-1] or [[0.5, 0.5]] * 2, number)
 
     def html(self, request, keys, rows, number):
         self.reply(b"<html><body>Please log in</body></html>", content_type="text/html")
@@ -204,7 +215,9 @@ class Server(BaseHTTPRequestHandler):
 
     def caches(self, request, keys, rows, number):
         kept = type(self).table.setdefault("cache", {})
-        self.good(request, keys, [kept.setdefault(k, row) for k, row in zip(keys, rows, strict=True)], number)
+        self.good(
+            request, keys, [kept.setdefault(k, row) for k, row in zip(keys, rows, strict=True)], number
+        )
 
     def wants_a_token(self, request, keys, rows, number):
         if self.headers.get("authorization") != "Bearer s3cret-t0ken":

@@ -96,7 +96,6 @@ def examine_sequentially(
     access: Access | None = None,
     channel: ScoreChannel | None = None,
     step: int = 16,
-    progress: Progress | None = None,
 ) -> Finding:
     """Ask carriers in the secret's order, bet on each bit before it is used, and stop early.
 
@@ -119,7 +118,6 @@ def examine_sequentially(
         access: One of the declared levels, to read only that one.
         channel: The mark's score channel, if it has one.
         step: Number of questions between two decisions.
-        progress: Called after every step.
 
     Returns:
         The finding, with the reason why the audit ended.
@@ -141,13 +139,12 @@ def examine_sequentially(
             stop = "budget"
             break
         course.bet()
-        if progress is not None:
-            progress(session.record() | {"evidence_bits": evidence()})
+        session.report(evidence_bits=evidence())
         log_p = course.bettor.wealth.log_p
         if log_p <= limit and evidence() >= bits:
             stop = "enough"
             break
-        if log_p > limit and course.bettor.is_hopeless(sequential.miss):
+        if log_p > limit and course.is_hopeless(sequential.miss):
             stop = "hopeless"
             break
         if course.bettor.wealth.asked == mark.m:
@@ -184,6 +181,13 @@ class _Course:
         for place in fresh:
             self.votes[place] = votes[:, self.places.index(place)]
             self.bettor = self.bettor.after(self.votes[place], int(self.mark.bits[self.mark.order[place]]))
+
+    def is_hopeless(self, miss: float) -> bool:
+        """Return whether to give up: no threshold, at no level that is read, promises a match."""
+        ways = [2 * at + way for at, one in enumerate(self.readings) if one in self.read for way in (0, 1)]
+        rows = [way * len(SHARES) + kind for way in ways for kind in (0, 1)]
+        voted = [row for row in rows if any(votes[row] for votes in self.votes.values())]
+        return self.bettor.is_hopeless(miss, readings=voted)
 
     def _all_votes(self) -> Floats:
         """Return the votes of every way to read, for all questions answered so far [ways, questions]."""

@@ -121,7 +121,7 @@ def verify(
     session = None
     if isinstance(suspect, Endpoint | Transcript):
         settings = _settings(how, enough, access, alpha, suspects)
-        suspect = session = Session(suspect, mark, data, settings)
+        suspect = session = Session(suspect, mark, data, settings, progress)
     elif how is not None:
         raise ParameterError(
             "only a suspect behind HTTP is asked question by question",
@@ -142,7 +142,6 @@ def verify(
             access=access,
             channel=channel,
             step=settings["step"],
-            progress=progress,
         )
     else:
         found = examine(mark, suspect, access=access, channel=channel, forward=forward)

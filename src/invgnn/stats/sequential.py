@@ -241,20 +241,24 @@ class Bettor:
         ratios = self.log_ratios + gains(bets, chance, bit)
         return replace(self, wealth=self.wealth.after(bet, bit), log_ratios=ratios)
 
-    def is_hopeless(self, miss: float, weakest: float = WEAKEST) -> bool:
+    def is_hopeless(
+        self, miss: float, weakest: float = WEAKEST, readings: Sequence[int] | None = None
+    ) -> bool:
         """Return whether it is safe to give up.
 
-        Guarantee: if in some reading every vote is right with probability `weakest` or more, independently
-        of the others, this ever happens with probability at most `miss`: the inverse of a likelihood ratio
-        is a supermartingale under its alternative.
+        Guarantee: if in one of the readings every vote is right with probability `weakest` or more,
+        independently of the others, this ever happens with probability at most `miss`: the inverse of a
+        likelihood ratio is a supermartingale under its alternative.
 
         Args:
             miss: Accepted probability of giving up on a copy.
             weakest: Match rate that should not be missed; the nearest assumed rate from above counts.
+            readings: The readings that count; by default all.
         """
         column = min(
             (place for place, rate in enumerate(self.rates) if rate >= weakest),
             key=lambda place: self.rates[place],
             default=int(np.argmax(self.rates)),
         )
-        return bool(self.log_ratios[:, column].max() <= math.log(miss))
+        held = self.log_ratios[:, column] if readings is None else self.log_ratios[list(readings), column]
+        return bool(held.max(initial=-math.inf) <= math.log(miss)) and held.size > 0

@@ -25,6 +25,8 @@ from invgnn.graphs.disjoint_union import Ints
 
 PATIENCE = 64
 """Number of failed requests in a row that end an audit; one without an answer in time counts as eight."""
+FIRST_PATIENCE = 16
+"""The same, before the server has answered any question."""
 SETTINGS = {401, 403, 404, 405}
 """Statuses that, before any answer, mean that address or token are wrong."""
 
@@ -154,7 +156,7 @@ class Endpoint:
         found = [self.journal.take(digest) for digest in digests]
         missing = [place for place, reply in enumerate(found) if reply is None]
         if missing:
-            self._require(len(missing))
+            self.require(len(missing))
             asked = _run(self._ask(graphs.take(missing), [digests[place] for place in missing]))
             for place, reply in zip(missing, asked, strict=True):
                 found[place] = reply
@@ -165,8 +167,15 @@ class Endpoint:
             )
         return held
 
-    def _require(self, graphs: int) -> None:
-        """Raise an error if so many more graphs are beyond the budget."""
+    def require(self, graphs: int) -> None:
+        """Raise an error if so many more graphs are beyond the budget.
+
+        Args:
+            graphs: Number of graphs.
+
+        Raises:
+            BudgetError: If they are.
+        """
         if not self.allowed(graphs):
             raise BudgetError(
                 f"{graphs} more questions are beyond the budget: {self.journal.sent} were sent, which cost "
@@ -186,7 +195,7 @@ class Endpoint:
         async with self.transport.client() as client:
             while todo:
                 chosen = todo.popleft()
-                self._require(len(chosen))
+                self.require(len(chosen))
                 part, names = graphs.take(chosen), [digests[int(place)] for place in chosen]
                 try:
                     for place, reply in zip(
@@ -243,7 +252,7 @@ class Endpoint:
         self._streak += 8 if error.late else 1
         if error.status in SETTINGS and not self._answered:
             raise EndpointError(f"{self.shown} refuses requests ({error.message})", error.advice)
-        if self._streak >= PATIENCE:
+        if self._streak >= (PATIENCE if self._answered else FIRST_PATIENCE):
             self._streak = 0
             if not self._answered and not error.late:
                 raise SuspectError(f"{self.shown} answers no question: {error.message}", error.advice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +19,8 @@ from invgnn.watermark.reference import Reference
 
 FIRST = 16
 """Number of ordinary inputs that are asked before the first carrier, so that bets have a threshold."""
+PORTION = 64
+"""Number of questions between two reports of progress, if all are asked."""
 TOLERANCE = 1e-4
 """Relative difference of two answers to one question that counts as the same answer."""
 
@@ -116,6 +118,7 @@ class Session:
         mark: The mark.
         data: Task inputs from which decoys are taken.
         settings: Everything that decides what is asked and when to stop; written before the first question.
+        progress: Called with the state of the audit after every step.
 
     Attributes:
         items: The questions, in order.
@@ -125,8 +128,15 @@ class Session:
         differing: How many of them were answered differently.
     """
 
-    def __init__(self, source: Source, mark: Watermark, data: Any, settings: dict[str, Any]) -> None:
-        self.source, self.mark = source, mark
+    def __init__(
+        self,
+        source: Source,
+        mark: Watermark,
+        data: Any,
+        settings: dict[str, Any],
+        progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.source, self.mark, self.progress = source, mark, progress
         decoys, repeats = _counts(source)
         self.items = plan_items(mark, decoys, repeats)
         replayed = isinstance(source, Transcript)
@@ -167,8 +177,11 @@ class Session:
 
     def in_parts(self, graphs: Shown) -> list[tuple[Ints, Any]]:
         """Ask all questions and return the answers to those of the mark, in the secret's order."""
-        while self.advance(len(self.items)):
-            pass
+        if isinstance(self.source, Endpoint):
+            self.source.require(len(self.items) - self.source.journal.untaken)
+        while self.advance(PORTION):
+            self.report()
+        self.report()
         return self.parts(range(len(graphs)))
 
     def parts(self, places: Sequence[int]) -> list[tuple[Ints, Any]]:
@@ -180,6 +193,11 @@ class Session:
         """Return the answers to other inputs, such as those of a score channel."""
         graphs = graphs_of(batch)
         return stacked(self.source.replies(graphs), graphs)
+
+    def report(self, **more: Any) -> None:
+        """Tell whoever watches how far the audit is."""
+        if self.progress is not None:
+            self.progress(self.record() | more)
 
     def finish(self, early: bool = False) -> None:
         """End the record of the audit, or check that a transcript was used completely.
