@@ -93,7 +93,7 @@ def serve(
     def ready(base: str) -> None:
         nonlocal address
         address = f"{base}/v2/models/{name}/infer"
-        note(f"serving {model} at {address}; stop with Ctrl-C")
+        note(f"serving {model} at {address} (stop with Ctrl-C)")
 
     app = make_app(held, name, returned, limits)
     run_app(app, host, port, ready)
