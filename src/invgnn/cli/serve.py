@@ -63,10 +63,10 @@ def serve(
     ] = 128,
     json_: Json = False,
 ) -> Any:
-    """Serve a model over HTTP, by the Open Inference Protocol, version 2.
+    """Serve a model over HTTP.
 
-    Requests contain the tensors x, edge_index and batch, and further ones that the model takes, such as
-    edge_attr. POST /v2/models/NAME/infer returns one row per graph, or per node of a node model. Health,
+    The server speaks the Open Inference Protocol, version 2. Requests contain the tensors x, edge_index
+    and batch, and further ones that the model takes, such as edge_attr. POST /v2/models/NAME/infer returns one row per graph, or per node of a node model. Health,
     metadata and an OpenAPI description are at /v2/health/ready, /v2/models/NAME and /openapi.json.
 
     The server has no access control and no encryption: keep it on this machine, or put it behind a proxy

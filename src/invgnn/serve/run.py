@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -41,6 +44,30 @@ def run_app(app: Any, host: str, port: int, ready: Callable[[str], None]) -> Non
         held.close()
         for number, one in before.items():
             signal.signal(number, one)
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """Serve in a thread of this process for a block, on a free port of this machine.
+
+    Args:
+        app: The ASGI application.
+
+    Yields:
+        The base URL.
+    """
+    held = _listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [held]}, name="server")
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        held.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
