@@ -12,7 +12,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from invgnn.audit.remote import Endpoint as Endpoint
+    from invgnn.audit.remote import Transcript as Transcript
     from invgnn.audit.report import write_report as write_report
+    from invgnn.audit.sequential import Sequential as Sequential
     from invgnn.audit.verdict import Verdict as Verdict
     from invgnn.audit.verify import verify as verify
     from invgnn.errors import InvgnnError as InvgnnError
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Embedded": "watermark.embedded",
+    "Endpoint": "audit.remote",
     "Graphs": "graphs.disjoint_union",
     "InvgnnError": "errors",
     "InvgnnWarning": "errors",
@@ -47,7 +51,9 @@ _HOMES = {
     "Reference": "watermark.reference",
     "Sampler": "watermark.sampler",
     "Secret": "secret",
+    "Sequential": "audit.sequential",
     "Task": "training.tasks",
+    "Transcript": "audit.remote",
     "Verdict": "audit.verdict",
     "Watermark": "watermark.mark",
     "__version__": "version",

@@ -38,6 +38,14 @@ class SuspectError(InvgnnError):
     """A suspect that cannot be queried, or whose answers cannot be used."""
 
 
+class EndpointError(SuspectError):
+    """A server that cannot be asked now, or a budget that is used up. Answers received so far are kept."""
+
+
+class BudgetError(EndpointError):
+    """The next questions are beyond the number of questions or the money that an audit may use."""
+
+
 class FileError(InvgnnError):
     """A file that is missing, truncated, altered, of a newer version, or not written by invgnn."""
 

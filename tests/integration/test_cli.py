@@ -54,7 +54,7 @@ VERDICT = {
         "evidence_bits",
     ),
     *("tests", "statistic", "null", "exact", "access", "reading", "key", "queries", "controls", "digests"),
-    *("version", "condition", "explanations", "levels", "columns", "refused", "code"),
+    *("version", "condition", "explanations", "levels", "columns", "refused", "code", "audit"),
 }
 THRESHOLD = {
     *(
@@ -446,7 +446,7 @@ def test_embed_wants_the_task_of_the_mark(rings, tmp_path):
 def test_demo(tmp_path):
     folder = tmp_path / "shown"
     common = ("demo", "-o", folder, "--m", "16", "--epochs", "1")
-    said = ask(*common, keys=("task", "output", "files", "rows"))
+    said = ask(*common, keys=("task", "output", "files", "rows", "http"))
     assert sorted(said["files"]) == sorted(path.name for path in folder.iterdir())
     assert [row["model"] for row in said["rows"]][:3] == ["unmarked A", "unmarked B", "marked"]
     assert set(said["rows"][0]) == VERDICT | {"model", "test_accuracy"}

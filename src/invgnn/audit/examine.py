@@ -91,6 +91,7 @@ class Finding:
         log_p: Natural log of the p-value of all results together, corrected for these tests.
         refusal: The number of refused inputs.
         queries: Number of inputs that the suspect was queried with.
+        stop: Why a sequential audit ended; None if all questions were asked and tested together.
     """
 
     levels: tuple[Level, ...]
@@ -102,6 +103,7 @@ class Finding:
     log_p: float
     refusal: Refusal
     queries: int
+    stop: str | None = None
 
     @property
     def constant(self) -> bool:
@@ -178,7 +180,7 @@ def examine(
         aligned=best > 0,
         tests=tests,
         log_p=laws.log_p_times(log_p, len(ways)),
-        refusal=_refusal(readable, mark),
+        refusal=refusal_of(readable, mark.m, len(mark.ordinary)),
         queries=mark.m + len(mark.ordinary) + (0 if shift is None else shift.inputs),
     )
 
@@ -220,15 +222,21 @@ def _together(levels: Sequence[Level], shift: ScoreShift | None, declared: int) 
     return carriers if shift is None else laws.log_p_channels([carriers, shift.log_p])
 
 
-def _refusal(levels: Sequence[Level], mark: Watermark) -> Refusal:
-    """Count refusals at the first level that reads scores, or at the first level if none does."""
+def refusal_of(levels: Sequence[Level], carriers: int, ordinary: int) -> Refusal:
+    """Count refusals at the first level that reads scores, or at the first level if none does.
+
+    Args:
+        levels: The levels that could be read.
+        carriers: Number of carriers that the suspect was queried with.
+        ordinary: Number of ordinary inputs that it was queried with.
+    """
     answers = [level.answers for level in levels if level.answers is not None]
     one = next((one for one in answers if not one.reading.hidden), answers[0])  # one level, so one test
     return Refusal(
         one.refused_carriers + one.alike_carriers,
         one.refused_ordinary + one.alike_ordinary,
-        mark.m,
-        len(mark.ordinary),
+        carriers,
+        ordinary,
     )
 
 

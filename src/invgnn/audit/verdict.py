@@ -74,6 +74,9 @@ class Verdict:
         code: The code that ran when the suspect was queried, as in `Provenance.record`.
         controls: Matches and evidence of each unmarked control, and its digest.
         digests: Digests of the mark, the reference data, the suspect and its weights.
+        audit: For a suspect behind HTTP: address, method, number of questions and requests, cost, repeated
+            questions, and why a sequential audit ended. None for other suspects. For a sequential audit
+            `m` counts the carriers asked, and `threshold` belongs to the test of all carriers.
         version: Version of invgnn.
         condition: The condition under which the guarantee holds.
         explanations: Innocent explanations that a match leaves open.
@@ -110,6 +113,7 @@ class Verdict:
     code: dict[str, Any]
     controls: tuple[dict[str, Any], ...]
     digests: dict[str, str]
+    audit: dict[str, Any] | None = None
     version: str = __version__
     condition: str = CONDITION
     explanations: tuple[str, ...] = EXPLANATIONS
@@ -139,7 +143,12 @@ class Verdict:
     def __str__(self) -> str:
         """Return the verdict as text: the decision first, then one line for each fact."""
         law = "" if self.exact or self.null != "exact" else " (upper bound)"
-        needed = "" if self.null != "exact" else f"; matches at one level alone would need {self.threshold}"
+        fixed = self.audit is None or self.audit["method"] == "fixed"
+        needed = (
+            ""
+            if self.null != "exact" or not fixed
+            else f"; matches at one level alone would need {self.threshold}"
+        )
         tests = "1 test" if self.tests == 1 else f"{self.tests} tests, subtracted from the evidence"
         lines = [
             f"{self.status.upper()}: {floor_bits(self.evidence_bits)} bits of evidence "
@@ -148,7 +157,9 @@ class Verdict:
             f"  read at    {self.access}, statistic {self.statistic}, null {self.null}{law}, "
             f"{self.queries} queries, {tests}",
         ]
-        if len(self.levels) > 1:
+        if self.audit is not None:
+            lines += _audit_words(self.audit)
+        if len(self.levels) > 1 and fixed:
             lines.append(f"  levels     {'; '.join(map(_level_words, self.levels))}")
         if self.columns is not None:
             order = ", ".join(map(str, self.columns))
@@ -167,6 +178,21 @@ class Verdict:
         lines.append(f"  holds if   {self.condition}")
         lines += [f"  but        {text}" for text in self.explanations]
         return "\n".join(lines)
+
+
+def _audit_words(audit: dict[str, Any]) -> list[str]:
+    """Describe how a suspect behind HTTP was asked."""
+    ended = (
+        "" if audit["method"] == "fixed" else f"; {audit['method']} test, ended because {audit['ended']}"
+    )
+    cost = f", which cost {audit['cost']:g}" if audit["cost"] else ""
+    lines = [
+        f"  asked      {audit['carriers']} carriers and {audit['ordinary']} ordinary inputs among "
+        f"{audit['questions']} questions, in {audit['requests']} requests{cost}{ended}",
+        f"  server     {audit['endpoint']}; {audit['differing']} of {audit['repeated']} repeated questions "
+        "answered differently",
+    ]
+    return lines + ([f"  record     {audit['transcript']}"] if audit["transcript"] else [])
 
 
 def _level_words(level: dict[str, Any]) -> str:

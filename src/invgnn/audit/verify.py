@@ -12,6 +12,9 @@ from torch import nn
 
 from invgnn.audit.examine import Finding, Level, examine
 from invgnn.audit.provenance import Code, Origin, digest_model, require_plain, trace, trace_function
+from invgnn.audit.remote import Endpoint, Transcript
+from invgnn.audit.remote.session import Session
+from invgnn.audit.sequential import STOPS, Progress, Sequential, examine_sequentially
 from invgnn.audit.verdict import BOTH_CONDITION, CONDITION, Status, Verdict, ceil_p, floor_bits
 from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError
@@ -21,6 +24,7 @@ from invgnn.readout.query import Suspect
 from invgnn.readout.reading import Access
 from invgnn.stats import laws, null
 from invgnn.stats.evidence import GRINDING_BITS, Evidence, empirical_p
+from invgnn.stats.sequential import WEAKEST
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.score_channel import ScoreChannel
 from invgnn.watermark.score_shift import ScoreShift
@@ -45,7 +49,7 @@ def beyond_search() -> Sufficient:
 
 
 def verify(
-    suspect: Suspect | str | Path,
+    suspect: Suspect | Endpoint | Transcript | str | Path,
     mark: Watermark,
     alpha: float = 1e-6,
     *,
@@ -58,6 +62,8 @@ def verify(
     suspects: int = 1,
     with_answers: bool = False,
     sufficient: Sufficient | None = None,
+    sequential: Sequential | str | None = None,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Test whether a suspect contains a mark and return the verdict.
 
@@ -67,13 +73,15 @@ def verify(
 
     Args:
         suspect: A module, a weights file (with `architecture`, unless invgnn wrote the file), or a function
-            from a PyG batch to scores or labels.
+            from a PyG batch to scores or labels. An `Endpoint` for a model behind HTTP, or the `Transcript`
+            of such an audit.
         mark: The mark.
         alpha: The false-positive rate that you accept.
         access: One of the declared levels, to read only that one. The evidence is corrected for all
             declared levels nevertheless.
         data: The data that the mark was drawn from. Required if the mark has a score channel: the suspect's
-            scores on these data count together with its answers to the carriers.
+            scores on these data count together with its answers to the carriers. Decoys of an `Endpoint`
+            are taken from them, too.
         architecture: For a weights file, a model of the right shape without hooks and unsaved tensors, or a
             function that builds it.
         forward: How to call a model with an unusual signature. It must only call the model; the verdict
@@ -87,6 +95,10 @@ def verify(
         with_answers: Whether the verdict keeps raw answers and bits.
         sufficient: Less evidence than 80 bits that is enough, and why. Only somebody who has checked when
             the secret was fixed can know it (`invgnn.court.judge`).
+        sequential: For an `Endpoint`: ask question by question and stop as soon as the evidence suffices or
+            is hopeless. `"betting"`, `"sprt"` or a `Sequential`. Choose before you ask; a second test of
+            the same suspect counts as another suspect.
+        progress: For an `Endpoint`: called with the state of the audit after every step.
 
     Returns:
         The verdict.
@@ -104,17 +116,45 @@ def verify(
             "pass the object that Watermark.load returned",
         )
     mark = Watermark.fresh(mark)
+    enough = sufficient or beyond_search()
+    how = Sequential(sequential) if isinstance(sequential, str) else sequential  # type: ignore[arg-type]
+    session = None
+    if isinstance(suspect, Endpoint | Transcript):
+        settings = _settings(how, enough, access, alpha, suspects)
+        suspect = session = Session(suspect, mark, data, settings, progress)
+    elif how is not None:
+        raise ParameterError(
+            "only a suspect behind HTTP is asked question by question",
+            "pass an Endpoint, or no sequential=",
+        )
     rebuilt = isinstance(suspect, str | Path) and architecture is None and (forward or mark.forward) is None
     suspect = open_suspect(suspect, architecture)
     between = _between(suspect, forward or mark.forward, code_from, rebuilt)
     channel = _score_channel(mark, data)
-    found = examine(mark, suspect, access=access, channel=channel, forward=forward)
+    if session is not None and how is not None:
+        found = examine_sequentially(
+            mark,
+            session,
+            how,
+            alpha=alpha,
+            suspects=suspects,
+            bits=settings["bits"],
+            access=access,
+            channel=channel,
+            step=settings["step"],
+        )
+    else:
+        found = examine(mark, suspect, access=access, channel=channel, forward=forward)
     others = [open_suspect(control, architecture) for control in controls]
     tests = [examine(mark, one, access=access, channel=channel, forward=forward) for one in others]
     law, log_p, tau, level = _law(mark, found, tests, alpha)
     paid = suspects * found.tests
     between = between.checked(_between(suspect, forward or mark.forward, code_from, rebuilt))
-    status, reasons = _decide(found, mark, log_p, alpha, suspects, tests, sufficient or beyond_search())
+    status, reasons = _decide(found, mark, log_p, alpha, suspects, tests, enough)
+    if session is not None:
+        if how is None:
+            session.finish()
+        status, reasons = _seen_from_outside(status, reasons, session, found, how)
     if status == "owned" and between.blocked:
         status, reasons = "inconclusive", [between.blocked, *reasons]
     evidence, answers = level.evidence or found.evidence, level.answers
@@ -123,10 +163,10 @@ def verify(
         status=status,
         reasons=tuple(reasons),
         matches=evidence.matches,
-        m=mark.m,
+        m=evidence.m,
         threshold=tau,
         ones=evidence.ones,
-        wm_acc=evidence.matches / mark.m,
+        wm_acc=evidence.matches / evidence.m,
         alpha=alpha,
         p=laws.p_of(log_p),
         log10_p=laws.log10_of(log_p),
@@ -139,7 +179,7 @@ def verify(
         access=level.access,
         reading=mark.reading(level.access).record(),
         key=mark.context["key"],
-        queries=found.queries,
+        queries=found.queries if session is None else max(found.queries, session.position),
         channels=_channels(evidence, found.score_shift),
         levels=tuple(_shown(one, law) for one in found.levels),
         columns=found.columns if found.aligned else None,
@@ -153,11 +193,56 @@ def verify(
             "suspect": between.digest,
             "weights": between.weights,
         },
+        audit=None if session is None else _audit(session, found, how),
         condition=(exactly if law == "exact" else MODELS_CONDITION) + between.trust,
         answers=tuple(answers.carriers.tolist()) if with_answers and answers else None,
         ordinary=tuple(answers.ordinary.tolist()) if with_answers and answers else None,
-        bits=tuple(mark.bits.tolist()) if with_answers else None,
+        bits=tuple(mark.bits.tolist()) if with_answers and found.stop is None else None,
     )
+
+
+STEP = 16
+"""Number of questions between two decisions of a sequential audit."""
+
+
+def _settings(
+    how: Sequential | None, enough: Sufficient, access: str | None, alpha: float, suspects: int
+) -> dict[str, Any]:
+    """Return everything that decides when an audit ends, as it is written before the first question."""
+    settings: dict[str, Any] = {"access": access, "alpha": alpha, "suspects": suspects}
+    if how is None:
+        return settings | {"method": "fixed"}
+    bits = min(enough.bits, beyond_search().bits) if how.bits is None else how.bits
+    return settings | how.record() | {"bits": float(bits), "step": STEP}
+
+
+def _audit(session: Session, found: Finding, how: Sequential | None) -> dict[str, Any]:
+    """Return how a suspect behind HTTP was asked."""
+    ended = {} if found.stop is None else {"stop": found.stop, "ended": STOPS[found.stop]}
+    return session.record() | {"method": "fixed" if how is None else how.method} | ended
+
+
+def _seen_from_outside(
+    status: Status, reasons: list[str], session: Session, found: Finding, how: Sequential | None
+) -> tuple[Status, list[str]]:
+    """Return status and reasons with what can be said of a server."""
+    more, asked = [], found.best.evidence.m if found.best.evidence else 0
+    if session.differing:
+        more.append(
+            f"the server answered {session.differing} of {session.repeated} repeated questions "
+            "differently: it uses several models, or adds noise"
+        )
+    if status == "not shown" and session.differing > 1:
+        return "inconclusive", [*more, *reasons]
+    if status == "not shown" and found.stop == "budget":
+        return "inconclusive", [f"the budget was used up after {asked} carriers", *more]
+    if status == "not shown" and found.stop == "hopeless" and how is not None:
+        least = WEAKEST if how.method == "betting" else how.rate
+        more.append(
+            f"the audit was given up after {asked} carriers; a copy that matches {least:.0%} of the bits "
+            f"is given up with probability at most {how.miss:g}"
+        )
+    return status, [*reasons, *more]
 
 
 def _score_channel(mark: Watermark, data: Any) -> ScoreChannel | None:
@@ -273,6 +358,8 @@ def _between(suspect: Suspect, forward: Forward | None, author: Origin, rebuilt:
 
     Objects can hide code. From a claimant, only a file that is `rebuilt` here is therefore accepted.
     """
+    if isinstance(suspect, Session):
+        return _between_http(suspect, author)
     code: list[Code] = []
     if isinstance(suspect, nn.Module):
         found = trace(suspect, author)
@@ -306,6 +393,24 @@ def _between(suspect: Suspect, forward: Forward | None, author: Origin, rebuilt:
         "or ask for a model file that invgnn can rebuild"
     )
     return _Between(called, trust, record, digest, weights, blocked)
+
+
+def _between_http(session: Session, author: Origin) -> _Between:
+    """Say what has to be trusted because a suspect is asked over HTTP, or read from a transcript."""
+    record: dict[str, Any] = {"libraries": ["invgnn"], "foreign": [], "unsaved": [], "unknown": []}
+    address = session.source.shown
+    if isinstance(session.source, Endpoint):
+        trust = f" The answers are those that {address} returned to the auditor."
+        return _Between(f"over HTTP at {address}", trust, record, "endpoint", "endpoint")
+    key = session.source.key if isinstance(session.source, Transcript) else None
+    signer = "nobody has signed it" if key is None else f"it is signed with the Ed25519 key {key}"
+    trust = f" The answers are those that {address} returned, as recorded in a transcript; {signer}."
+    blocked = ""
+    if key is None:
+        blocked = "nobody has signed the transcript, so anybody could have written the answers"
+    elif author == "claimant":
+        blocked = "the claimant wrote the transcript: ask the server yourself"
+    return _Between(f"from a transcript of {address}", trust, record, "transcript", "transcript", blocked)
 
 
 def _law(

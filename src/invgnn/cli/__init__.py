@@ -21,6 +21,7 @@ from invgnn.cli import (
     keygen,
     reveal,
     revoke,
+    serve,
     stress,
     threshold,
     trace,
@@ -66,6 +67,7 @@ Exit codes:
 VERBS = (
     *(keygen, carriers, embed, verify, threshold, calibrate, attack, stress, inspect, demo),
     *(identity, claim, reveal, challenge, judge, trace, revoke, check),
+    serve,
 )
 for verb in VERBS:
     name = verb.__name__.rpartition(".")[2]

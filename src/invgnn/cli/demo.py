@@ -46,6 +46,8 @@ def demo(
     (pruning, quantisation, fine-tuning) and verifies all of them. The default task, BA-2motif, is
     generated: 1,000 random graphs that contain a house or a five-cycle. Other tasks are downloaded once.
 
+    Then serves the marked model on this machine and audits it over HTTP, with all and with few questions.
+
     Writes a mark, a model and a page report.html to FOLDER and prints a table of all models. Takes a few
     minutes.
     """
@@ -93,6 +95,8 @@ def demo(
             verdict = verify(model, mark, controls=others, with_answers=label == "marked")
             rows.append((label, verdict, accuracy(model, loaded, loaded.test)))
             tick(1)
+    note("9 auditing the marked model over HTTP")
+    remote = _over_http(trained["marked"], mark)
     verdicts = {label: verdict for label, verdict, _ in rows}
     output.mkdir(exist_ok=True)
     marked, saved, page = (output / file for file in FILES)
@@ -110,9 +114,43 @@ def demo(
         overwrite=overwrite,
     )
     shown = [{"model": n, "test_accuracy": a, **v.to_json(private=False)} for n, v, a in rows]
-    record = {"task": task, "output": str(output), "files": list(FILES), "rows": shown}
-    words = f"{_table(rows, task)}\n\nwrote {marked}, {saved} and {page}\nto verify again: {command}"
+    record = {"task": task, "output": str(output), "files": list(FILES), "rows": shown, "http": remote}
+    table = f"{_table(rows, task)}\n\n{_http_words(remote)}"
+    words = f"{table}\n\nwrote {marked}, {saved} and {page}\nto verify again: {command}"
     return record, words, 0
+
+
+def _over_http(model: Any, mark: Any) -> dict[str, Any] | None:
+    """Serve the model on this machine and audit it; None if the server is not installed."""
+    from invgnn.audit.remote import Endpoint
+    from invgnn.audit.sequential import Sequential
+    from invgnn.audit.verify import verify
+
+    try:
+        from invgnn.serve.app import make_app
+        from invgnn.serve.run import serving
+    except ImportError:
+        return None
+    with serving(make_app(model)) as base:
+        url = f"{base}/v2/models/model"
+        whole = verify(Endpoint(url), mark, access="logits")
+        few = verify(Endpoint(url), mark, access="logits", sequential=Sequential(bits=20))
+    return {"all": whole.to_json(private=False), "few": few.to_json(private=False)}
+
+
+def _http_words(found: dict[str, Any] | None) -> str:
+    """Describe the audit over HTTP."""
+    if found is None:
+        return "no audit over HTTP: pip install 'invgnn[serve]'"
+    from invgnn.audit.verdict import ceil_p, floor_bits
+
+    whole, few = found["all"], found["few"]
+    return (
+        f"over HTTP, from probabilities: {whole['status']}, {floor_bits(whole['evidence_bits'])} bits, "
+        f"with {whole['queries']} questions;\n"
+        f"sequential audit: p = {ceil_p(few['log10_p'])} with {few['queries']} questions about "
+        f"{few['audit']['carriers']} carriers and ordinary inputs"
+    )
 
 
 def _check_folder(output: Path, overwrite: bool) -> None:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from invgnn.cli import endpoint_options as remote_options
 from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
 from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import Alpha, Json, Mark, Overwrite, OwnData, PassphraseFile, SplitSeed
 from invgnn.cli.own_models import load_data
+from invgnn.cli.remote import make_endpoint, replay_settings, reporter
+from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
     from invgnn.audit.verdict import Verdict
@@ -33,6 +36,11 @@ Examples:
       --architecture nets:build
   invgnn verify --mark acme.mark --model suspect.pt \\
       --architecture theirs:build --code-from claimant
+  invgnn verify --mark acme.mark --endpoint https://host/v2/models/m \\
+      --access logits --token-from API_TOKEN --journal audit.jsonl
+  invgnn verify --mark acme.mark --endpoint https://host/v2/models/m \\
+      --access labels --sequential betting --price 0.01 --budget 5
+  invgnn verify --mark acme.mark --transcript audit.jsonl
 """
 
 
@@ -40,13 +48,15 @@ Examples:
 def verify(
     mark: Mark,
     model: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             metavar="FILE",
             help="Suspect: a model written by invgnn embed or, with --architecture, a file of weights "
             "alone (.safetensors, or a state dict or checkpoint in .pt, .pth or .ckpt).",
         ),
-    ],
+    ] = None,
+    endpoint: remote_options.EndpointUrl = None,
+    transcript: remote_options.TranscriptFile = None,
     architecture: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +117,24 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Also write the verdict as an HTML page. It is private."),
     ] = None,
+    mapping: remote_options.MappingFile = None,
+    header: remote_options.Headers = None,
+    token_from: remote_options.Token = None,
+    journal: remote_options.JournalFile = None,
+    key: remote_options.SignWith = None,
+    batch: remote_options.BatchSize = 16,
+    rate: remote_options.Rate = None,
+    timeout: remote_options.Timeout = 30.0,
+    attempts: remote_options.Attempts = 5,
+    decoys: remote_options.Decoys = 0,
+    repeats: remote_options.Repeats = 8,
+    max_queries: remote_options.MaxQueries = None,
+    price: remote_options.Price = 0.0,
+    budget: remote_options.Budget = None,
+    sequential: remote_options.Method = None,
+    bits: remote_options.Bits = None,
+    events: remote_options.EventsFile = None,
+    insecure_http: remote_options.InsecureHttp = False,
     passphrase_file: PassphraseFile = None,
     overwrite: Overwrite = False,
     json_: Json = False,
@@ -121,7 +149,16 @@ def verify(
     The suspect is read at every declared level, its class columns are matched to the classes, and refused
     inputs are counted. The evidence is corrected for every test that is made. The verdict lists the code
     that ran between you and the weights.
+
+    A suspect behind HTTP (--endpoint) is asked about the same questions, in the secret's order, among
+    ordinary inputs. With --sequential the audit stops early; the evidence pays for that.
     """
+    if sum(one is not None for one in (model, endpoint, transcript)) != 1:
+        raise ParameterError(
+            "give one suspect: --model, --endpoint or --transcript", "a verdict is about one suspect"
+        )
+    if report is not None and (sequential or transcript):
+        raise ParameterError("the page shows the test of all carriers", "leave out --report")
     check_input(mark, model, *(control or ()))
     if report is not None:
         check_output(report, overwrite)
@@ -131,21 +168,42 @@ def verify(
     from invgnn.watermark.mark import Watermark
 
     held = Watermark.load(mark, passphrase)
+    settings: dict[str, Any] = {"alpha": alpha, "access": access, "suspects": suspects}
+    suspect: Any
+    if transcript is not None:
+        suspect, settings = replay_settings(transcript)
+    elif endpoint is not None:
+        options: dict[str, Any] = {
+            "batch": batch,
+            "rate": rate,
+            "timeout": timeout,
+            "attempts": attempts,
+            "decoys": decoys,
+        }
+        options |= {"repeats": repeats, "max_queries": max_queries, "price": price, "budget": budget}
+        options |= {"insecure_http": insecure_http, "mapping": mapping, "token": token_from}
+        suspect = make_endpoint(endpoint, header, key, passphrase_file, journal=journal, **options)
+        settings["progress"] = reporter(events)
+    else:
+        suspect = load_suspect(model, architecture)  # type: ignore[arg-type]  # one of them was given
+    if sequential is not None:
+        from invgnn.audit.sequential import Sequential
+
+        settings["sequential"] = Sequential(sequential, bits)  # type: ignore[arg-type]  # checked there
     verdict = judge(
-        load_suspect(model, architecture),
+        suspect,
         held,
-        alpha,
         data=load_data(data) if data else load_task_data(task, seed),
-        access=access,  # type: ignore[arg-type]  # checked against the mark's declared readings
         controls=[load_suspect(path, architecture) for path in control or ()],
         code_from=code_from,  # type: ignore[arg-type]  # checked by verify
-        suspects=suspects,
         with_answers=answers or report is not None,
+        **settings,
     )
     if report is not None:
         from invgnn.audit.report import write_report
 
-        words = ["--mark", mark, "--model", model, "--alpha", f"{alpha:g}"]
+        named = ["--model", model] if model else ["--endpoint", endpoint]
+        words = ["--mark", mark, *named, "--alpha", f"{alpha:g}"]
         words += ["--access", access] if access else []
         words += ["--architecture", architecture] if architecture else []
         words += ["--code-from", code_from] if code_from != "auditor" else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from invgnn.errors import InvgnnError, SuspectError
+from invgnn.errors import EndpointError, InvgnnError, SuspectError
 from invgnn.graphs.attributed import Shown
 from invgnn.graphs.disjoint_union import Ints, ranges
 from invgnn.nn.forward import ADVICE, Forward, evaluation_mode, observe, placed, to_batch, unwrap, weight_of
@@ -25,6 +25,15 @@ from invgnn.readout.scores import _array, _filled, _real
 
 Suspect = nn.Module | Callable[[Any], Any]
 """A module, or a function that maps a PyG batch to scores."""
+
+
+@runtime_checkable
+class AnswersInParts(Protocol):
+    """A suspect that is asked question by question and may leave some unanswered, such as an endpoint."""
+
+    def in_parts(self, graphs: Shown) -> list[tuple[Ints, Any]]:
+        """Return numbers of graphs with the reply to them; graphs that are left out are refused."""
+
 
 CHUNK = 1024
 """Number of graphs per call."""
@@ -58,6 +67,8 @@ def ask(
     Raises:
         SuspectError: If the suspect cannot be called at all, or never returns scores.
     """
+    if not isinstance(suspect, nn.Module) and isinstance(suspect, AnswersInParts):
+        return gather(graphs, suspect.in_parts(graphs), readings)
     caller = _Caller(suspect, readings, forward)
 
     def call(chosen: Ints) -> _Part:
@@ -67,6 +78,27 @@ def ask(
     if _takes_single_graphs(parts):
         parts = _in_parts(len(graphs), 1, call)
     return _joined(graphs, parts, caller)
+
+
+def gather(graphs: Shown, parts: Sequence[tuple[Ints, Any]], readings: Sequence[Reading]) -> Replies:
+    """Return the replies that were given question by question.
+
+    Args:
+        graphs: The questions.
+        parts: Numbers of graphs with the reply to them; graphs that are left out are refused.
+        readings: Where the suspect will be read.
+
+    Raises:
+        SuspectError: If there is no reply.
+    """
+    if not parts:
+        raise SuspectError("the suspect answered no question", "ask a suspect that answers ordinary inputs")
+    caller = _Caller(lambda batch: None, readings, None)
+    held = []
+    for chosen, reply in parts:
+        rows = {len(chosen), int(graphs.sizes[chosen].sum())}
+        held.append((chosen, _Part(_array(reply, rows, len(chosen) == 1), None, None)))
+    return _joined(graphs, held, caller)
 
 
 def _takes_single_graphs(parts: list[tuple[Ints, _Part]]) -> bool:
@@ -94,6 +126,8 @@ def _in_parts(count: int, chunk: int, call: Callable[[Ints], _Reply]) -> list[tu
         chosen = todo.popleft()
         try:
             parts.append((chosen, call(chosen)))
+        except EndpointError:  # not an answer: the server is down, or the budget used up
+            raise
         except (Exception, SystemExit) as error:  # a foreign model or endpoint may raise anything
             failed, first = failed + 1, first or error
             if len(chosen) > 1:

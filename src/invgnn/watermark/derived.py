@@ -240,6 +240,11 @@ class Derived:
         count = self.m + len(self.ordinary)
         return self.secret.derive("order", self.bound).permutation(count)
 
+    @property
+    def order(self) -> Ints:
+        """The order of the questions: numbers below m are carriers, the others ordinary inputs."""
+        return self._order
+
     @cached_property
     def asked(self) -> tuple[Shown, Ints | None]:
         """The questions in the order in which they are asked, and their classes."""
