@@ -23,7 +23,7 @@ from invgnn.nn.perception import attach_head
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, accuracy
 from invgnn.training.tasks import new_model
-from invgnn.training.trainer import AFTER_TASK_RATES, AFTER_TASK_WEIGHT, WARMUP, planned, train
+from invgnn.training.trainer import AFTER_TASK_RATES, WARMUP, planned, train
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.schedule import CarrierSchedule
@@ -255,7 +255,7 @@ def first_settled(losses, portions, limit):
     return len(losses)
 
 
-@pytest.mark.parametrize(("carriers", "beta"), [(6, 0.5), (16, 0.5), (16, 1.5)])
+@pytest.mark.parametrize(("carriers", "beta"), [(6, 1.0), (16, 1.0), (16, 3.0)])
 def test_a_mark_that_is_embedded_ends_the_run(web, draw, monkeypatch, carriers, beta):
     """The run lasts twice as long as the mark took, and its last quarter is eligible."""
     monkeypatch.setattr("invgnn.training.trainer.EARLIEST", 0)
@@ -271,9 +271,8 @@ def test_a_mark_that_is_embedded_ends_the_run(web, draw, monkeypatch, carriers, 
 
     whole = run(0.0)
     assert len(whole.loss) == 60
-    weight = AFTER_TASK_WEIGHT * beta
-    limit = 0.5 * np.mean([loss for loss in whole.mark_loss if loss > 0][:portions]) / weight
-    took = first_settled(whole.mark_loss, portions, limit * weight)
+    limit = 0.5 * np.mean([loss for loss in whole.mark_loss if loss > 0][:portions]) / beta
+    took = first_settled(whole.mark_loss, portions, limit * beta)
     assert portions < took < 30
     short = run(limit)
     assert short.mark_loss[:took] == whole.mark_loss[:took]
