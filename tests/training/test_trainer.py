@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch_geometric.data import Batch
 from torch_geometric.nn import GraphConv
 
@@ -141,23 +142,12 @@ def test_the_first_step_after_the_task_starts_from_the_models_own_scores(web, dr
 
 
 @pytest.fixture
-def rates(monkeypatch):
-    """The learning rates of all steps that Adam and AdamW make from now on."""
+def rates():
+    """The learning rates of all steps that any optimiser makes from now on."""
     seen = []
-
-    def watch(kind):
-        step = kind.step
-
-        def watched(self, *parts):
-            seen.append(self.param_groups[0]["lr"])
-            return step(self, *parts)
-
-        monkeypatch.setattr(kind, "step", watched)
-
-    for kind in (torch.optim.Adam, torch.optim.AdamW):
-        kind([torch.nn.Parameter(torch.zeros(1))])  # torch wraps the method when it is first used
-        watch(kind)
-    return seen
+    hook = register_optimizer_step_pre_hook(lambda made, *_: seen.append(made.param_groups[0]["lr"]))
+    yield seen
+    hook.remove()
 
 
 def expected(lr, epochs, **options):
