@@ -39,7 +39,7 @@ def inputs(task):
 
 
 def epochs(task):
-    return 50 if task.level == "graph" else 100
+    return 50 if task.level == "graph" else 150
 
 
 def bits(mark, model):

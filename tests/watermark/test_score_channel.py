@@ -547,7 +547,7 @@ def test_the_slack_by_hand():
 
 
 def test_a_direction_that_says_next_to_nothing_is_no_evidence(channel):
-    for size, known in ((1e-9, False), (1.1e-9, True)):
+    for size, known in ((0.9e-9, False), (1.1e-9, True)):
         lean = channel.compare(size * channel.direction, -channel.direction, 160)
         assert (lean.cosine > 0.99) is known
         assert (lean.chord < 1) is known

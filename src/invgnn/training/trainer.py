@@ -66,8 +66,8 @@ PROJECT_EVERY = 4
 FALL = 1.0
 """In how many steps the learning rate falls once a mark is embedded, relative to those made so far."""
 
-AFTER_TASK_WEIGHT = 2.0
-"""Weight of the mark's loss after the task, relative to `recipe.beta`."""
+WITH_TASK_WEIGHT = 0.5
+"""Weight of the mark's loss together with the task, relative to `recipe.beta`."""
 
 SCORE_WEIGHT = 2.0
 """Weight of a model's own earlier scores, relative to the labels and to the mark, after the task."""
@@ -92,10 +92,10 @@ def train(
     """Train a model in place, with or without a mark, and keep the best epoch.
 
     On a task with several steps per epoch, the mark is embedded together with the task, in as many of the
-    last steps as its presentations take. On a task with one step per epoch (a node task), the model is
-    first trained on its task for `epochs` epochs, and the mark is then embedded in `recipe.after_task`
-    further ones, at a higher learning rate and with twice the weight. In these it is trained on the labels
-    and on its own earlier scores.
+    last steps as its presentations take, with half the weight `recipe.beta`. On a task with one step per
+    epoch (a node task), the model is first trained on its task for `epochs` epochs, and the mark is then
+    embedded in `recipe.after_task` further ones, at a higher learning rate. In these it is trained on the
+    labels and on its own earlier scores.
 
     A mark with a score channel needs a model that is trained on its task, and `mark.with_baseline(model,
     data)`. It is embedded by distillation from the baseline scores, shifted along the secret direction,
@@ -158,7 +158,8 @@ def train(
             targets = _Targets(embedding.shifted(mark.channel(task.data)))
             history = embedding.run(mark, embedding.plan(mark), targets)
     elif not _apart(task, mark, batch_size):
-        history = embedding.run(mark, embedding.plan(mark))
+        lighter = _changed(mark, beta=WITH_TASK_WEIGHT * mark.recipe.beta)
+        history = embedding.run(lighter, embedding.plan(mark))
     else:
         before = before if trained else fit_task(model, task, options, report)
         history = embedding.after_task(mark)
@@ -291,7 +292,6 @@ class _Embedding:
         fine-tuning better. If the model cannot take it, its weights are restored and the rate is lowered.
         """
         plan = self.plan(mark)
-        mark = _changed(mark, beta=AFTER_TASK_WEIGHT * mark.recipe.beta)
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         targets = _Targets(self.scores(), self.labels)
         alone = peers(self.model) is None  # otherwise one process might go on without the others

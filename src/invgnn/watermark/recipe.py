@@ -35,7 +35,7 @@ class Recipe:
     Attributes:
         loss: `logistic` on the signed answers, or the paper's `mse` to the targets.
         beta: Weight of the mark's loss beside a mean task loss. Answers are standardised, so it means the
-            same for every model and task. After the task, `train` uses twice as much.
+            same for every model and task. `train` uses half of it together with a task.
         presentations: How often every carrier is used in the whole training. The cost of a mark is this
             number of carriers, whatever the size of the data. They are made at the end of the training.
             None means 200.
@@ -59,7 +59,7 @@ class Recipe:
     """
 
     loss: Loss = "logistic"
-    beta: float = 0.5
+    beta: float = 1.0
     presentations: int | None = None
     carriers: int | None = None
     joint: bool = True
@@ -84,7 +84,7 @@ class Recipe:
             check_number(name, getattr(self, name))
             if getattr(self, name) < 0:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)} is negative", "use 0 or more; the defaults are 0.5 and 1"
+                    f"{name}={getattr(self, name)} is negative", "use 0 or more; the default is 1"
                 )
         for name in ("cap", "weight_scale"):
             if getattr(self, name) is not None:
