@@ -180,6 +180,11 @@ class Server(BaseHTTPRequestHandler):
         bomb = type(self).table.setdefault("bomb", gzip.compress(b" " * 50_000_000))
         self.reply(bomb, content_encoding="gzip")
 
+    def long_labels(self, request, keys, rows, number):
+        data = ["a" * 500_000, *["b"] * (len(rows) + 100_000)]  # numpy would reserve 200 gigabytes
+        out = {"name": "labels", "datatype": "BYTES", "shape": [len(data)], "data": data}
+        self.reply({"id": request["id"], "outputs": [out]})
+
     def deep(self, request, keys, rows, number):
         self.reply(b"[" * 1_000_000)
 

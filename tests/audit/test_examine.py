@@ -14,7 +14,7 @@ from scipy.stats import fisher_exact
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from invgnn.audit.examine import Finding, Level, Refusal, _refusal, _shift, examine, with_channel
+from invgnn.audit.examine import Finding, Level, Refusal, _shift, examine, refusal_of, with_channel
 from invgnn.audit.verify import verify
 from invgnn.errors import DataError, ParameterError, SuspectError
 from invgnn.readout.query import PATIENCE, ask
@@ -515,7 +515,10 @@ def test_refusals_are_counted_once_at_the_first_level_of_scores(hidden, counted)
         for one, four in zip(hidden, counts, strict=True)
     ]
     mark = SimpleNamespace(m=128, ordinary=range(64))
-    assert _refusal(levels, mark) == [Refusal(8, 10, 128, 64), Refusal(80, 100, 128, 64)][counted]
+    assert (
+        refusal_of(levels, mark.m, len(mark.ordinary))
+        == [Refusal(8, 10, 128, 64), Refusal(80, 100, 128, 64)][counted]
+    )
 
 
 def test_two_channels_are_combined_by_fishers_method():

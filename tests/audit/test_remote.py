@@ -238,6 +238,7 @@ def test_several_models_are_noticed(remote_mark, server, endpoint):
         ("too few rows", SuspectError, "shape"),
         ("bomb", SuspectError, "compressed"),
         ("huge body", SuspectError, "more than"),
+        ("long labels", SuspectError, "too long|too many"),
         ("drips", EndpointError, "in time"),
         ("redirects", EndpointError, "redirects"),
     ],
@@ -319,7 +320,11 @@ def audited(remote_mark, server, endpoint, tmp_path):
 
 def test_a_judge_replays_the_audit(remote_mark, audited, draw):
     verdict, path, signer = audited
-    transcript = invgnn.Transcript.load(path)
+    stranger = invgnn.verify(invgnn.Transcript.load(path), remote_mark, access="logits")
+    assert stranger.status == "inconclusive"  # a claimant could have signed answers of their own
+    with pytest.raises(FileError, match="not signed with the key"):
+        invgnn.Transcript.load(path, Identity.generate("somebody else").key)
+    transcript = invgnn.Transcript.load(path, signer.key)
     assert transcript.key == signer.key
     again = invgnn.verify(transcript, remote_mark, access="logits")
     assert (again.status, again.log10_p, again.matches) == (

@@ -52,7 +52,7 @@ def test_the_command_line(mark_file, tmp_path, motifs):
         common = ("verify", "--mark", mark_file, "--endpoint", f"{base}/v2/models/m")
         fixed = run(*common, "--access", "logits", "--json", code=1)
         few = run(
-            *(*common, "--access", "labels", "--sequential", "betting", "--price", "0.01", "--budget", "3"),
+            *(*common, "--access", "logits", "--sequential", "betting", "--price", "0.01", "--budget", "3"),
             *("--journal", journal, "--events", events, "--json"),
             code=1,
         )

@@ -402,7 +402,8 @@ def _between_http(session: Session, author: Origin) -> _Between:
     if isinstance(session.source, Endpoint):
         trust = f" The answers are those that {address} returned to the auditor."
         return _Between(f"over HTTP at {address}", trust, record, "endpoint", "endpoint")
-    key = session.source.key if isinstance(session.source, Transcript) else None
+    source = session.source
+    key, trusted = (source.key, source.trusted) if isinstance(source, Transcript) else (None, False)
     signer = "nobody has signed it" if key is None else f"it is signed with the Ed25519 key {key}"
     trust = f" The answers are those that {address} returned, as recorded in a transcript; {signer}."
     blocked = ""
@@ -410,6 +411,8 @@ def _between_http(session: Session, author: Origin) -> _Between:
         blocked = "nobody has signed the transcript, so anybody could have written the answers"
     elif author == "claimant":
         blocked = "the claimant wrote the transcript: ask the server yourself"
+    elif not trusted:
+        blocked = "whoever signs a transcript can invent answers: name the key of the auditor you trust"
     return _Between(f"from a transcript of {address}", trust, record, "transcript", "transcript", blocked)
 
 

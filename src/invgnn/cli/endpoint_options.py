@@ -24,6 +24,15 @@ TranscriptFile = Annotated[
         help="Replay an audit from its finished journal, with its settings, instead of --model.",
     ),
 ]
+SignerKey = Annotated[
+    str | None,
+    typer.Option(
+        "--signer",
+        metavar="HEX",
+        help="With --transcript: key of the auditor whom you trust, as invgnn identity shows it. Without "
+        "it the verdict is never owned: whoever signs can invent answers.",
+    ),
+]
 MappingFile = Annotated[
     Path | None,
     typer.Option("--mapping", metavar="FILE", help="With --endpoint: JSON file for other JSON shapes."),

@@ -49,8 +49,12 @@ def _header(text: str) -> tuple[str, str]:
     return name, variable
 
 
-def replay_settings(path: Path) -> tuple[Transcript, dict[str, Any]]:
+def replay_settings(path: Path, signer: str | None) -> tuple[Transcript, dict[str, Any]]:
     """Return a transcript, and the arguments of `verify` with which it was recorded.
+
+    Args:
+        path: The file.
+        signer: The key that must have signed it, if any is trusted.
 
     Raises:
         FileError: If the transcript was altered, or its plan is malformed.
@@ -59,7 +63,7 @@ def replay_settings(path: Path) -> tuple[Transcript, dict[str, Any]]:
     from invgnn.audit.sequential import Sequential
 
     check_input(path)
-    found = Transcript.load(path)
+    found = Transcript.load(path, signer)
     plan = found.plan
     try:
         settings = {name: plan[name] for name in ("access", "alpha", "suspects")}

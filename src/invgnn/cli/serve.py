@@ -66,8 +66,9 @@ def serve(
     """Serve a model over HTTP.
 
     The server speaks the Open Inference Protocol, version 2. Requests contain the tensors x, edge_index
-    and batch, and further ones that the model takes, such as edge_attr. POST /v2/models/NAME/infer returns one row per graph, or per node of a node model. Health,
-    metadata and an OpenAPI description are at /v2/health/ready, /v2/models/NAME and /openapi.json.
+    and batch, and further ones that the model takes, such as edge_attr. POST /v2/models/NAME/infer returns
+    one row per graph, or per node of a node model. Health, metadata and an OpenAPI description are at
+    /v2/health/ready, /v2/models/NAME and /openapi.json.
 
     The server has no access control and no encryption: keep it on this machine, or put it behind a proxy
     that has both. It stops at Ctrl-C or SIGTERM, after it has answered the requests that it has received.

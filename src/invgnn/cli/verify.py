@@ -40,7 +40,7 @@ Examples:
       --access logits --token-from API_TOKEN --journal audit.jsonl
   invgnn verify --mark acme.mark --endpoint https://host/v2/models/m \\
       --access labels --sequential betting --price 0.01 --budget 5
-  invgnn verify --mark acme.mark --transcript audit.jsonl
+  invgnn verify --mark acme.mark --transcript audit.jsonl --signer KEY
 """
 
 
@@ -57,6 +57,7 @@ def verify(
     ] = None,
     endpoint: remote_options.EndpointUrl = None,
     transcript: remote_options.TranscriptFile = None,
+    signer: remote_options.SignerKey = None,
     architecture: Annotated[
         str | None,
         typer.Option(
@@ -171,7 +172,7 @@ def verify(
     settings: dict[str, Any] = {"alpha": alpha, "access": access, "suspects": suspects}
     suspect: Any
     if transcript is not None:
-        suspect, settings = replay_settings(transcript)
+        suspect, settings = replay_settings(transcript, signer)
     elif endpoint is not None:
         options: dict[str, Any] = {
             "batch": batch,

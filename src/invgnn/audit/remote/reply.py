@@ -71,6 +71,7 @@ def as_rows(value: Any) -> NDArray[Any]:
     Raises:
         SuspectError: If the values are neither.
     """
+    _check_texts(value)
     try:
         found = np.array(value)
         if found.dtype.kind == "O":  # null stands for a score that is not finite
@@ -79,12 +80,22 @@ def as_rows(value: Any) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError):
         found = np.empty(0)
     if found.ndim == 1 and found.size and found.dtype.kind in "biuU":
-        if found.dtype.kind == "U" and found.dtype.itemsize > 4 * LONGEST_LABEL:
-            raise SuspectError("a label is too long", "return short names of classes")
         return found if found.dtype.kind == "U" else found.astype(np.int64)
     if found.ndim not in (1, 2) or not found.size or found.dtype.kind not in "biuf":
         raise SuspectError("the reply holds no array of scores or labels", "return one row per graph")
     return found.astype(np.float64)
+
+
+def _check_texts(value: Any) -> None:
+    """Refuse long or nested texts, for each of which numpy would reserve the size of the longest one.
+
+    Raises:
+        SuspectError: If there are such texts.
+    """
+    rows = value if isinstance(value, list) else []
+    nested = any(isinstance(one, str) for row in rows if isinstance(row, list) for one in row)
+    if nested or any(isinstance(row, str) and len(row) > LONGEST_LABEL for row in rows):
+        raise SuspectError("a label is too long, or nested", "return one short name of a class per graph")
 
 
 def split_rows(value: Any, graphs: Shown) -> list[Reply]:
@@ -97,7 +108,10 @@ def split_rows(value: Any, graphs: Shown) -> list[Reply]:
     Raises:
         SuspectError: If the number of rows fits neither graphs nor nodes.
     """
-    rows, count = as_rows(value), len(graphs)
+    count = len(graphs)
+    if not isinstance(value, list) or len(value) > max(MOST_COLUMNS, graphs.num_nodes):
+        raise SuspectError("the reply is no list, or has too many rows", "return one row per graph")
+    rows = as_rows(value)
     if rows.dtype.kind == "f" and rows.ndim == 1:
         alone = count == 1 and len(rows) not in (1, graphs.num_nodes)
         rows = rows[None] if alone else rows[:, None]

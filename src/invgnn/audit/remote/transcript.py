@@ -30,17 +30,23 @@ class Transcript:
     Attributes:
         journal: The lines of the record.
         key: The Ed25519 key of the signer, in hex; None if nobody signed.
+        trusted: Whether this is the key of the auditor whom the reader trusts.
     """
 
-    def __init__(self, journal: Journal, key: str | None) -> None:
-        self.journal, self.key = journal, key
+    def __init__(self, journal: Journal, key: str | None, trusted: bool = False) -> None:
+        self.journal, self.key, self.trusted = journal, key, trusted
 
     @classmethod
-    def load(cls, path: AnyPath) -> Transcript:
+    def load(cls, path: AnyPath, signer: str | None = None) -> Transcript:
         """Read a transcript, and check its chain of hashes and its signature.
 
+        Args:
+            path: The file.
+            signer: The Ed25519 key, in hex, of the auditor whom you trust. Without it a verdict from the
+                transcript is never `owned`: whoever signs can invent answers.
+
         Raises:
-            FileError: If the file does not exist, is unfinished, or was altered.
+            FileError: If the file does not exist, is unfinished, was altered, or has another signer.
         """
         read_bytes(path)  # explains a file that does not exist
         journal = Journal(path)
@@ -54,7 +60,11 @@ class Transcript:
             raise FileError(f"the last line of {path} belongs to another transcript", _ADVICE)
         if end.get("key") is not None:
             _check(str(end["key"]), str(end.get("signature")), before, str(path))
-        return cls(journal, end.get("key"))
+        if signer is not None and end.get("key") != signer:
+            raise FileError(
+                f"{path} is not signed with the key {signer}", "ask the auditor for a signed one"
+            )
+        return cls(journal, end.get("key"), signer is not None)
 
     @property
     def plan(self) -> dict[str, Any]:
