@@ -5,16 +5,29 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from _helpers.court import resigned
 from invgnn.court.bound import Token
 from invgnn.court.challenge import Challenge
 from invgnn.court.claim import Claim
-from invgnn.court.documents import KINDS, Document, media_type, parse_document, schema, validate
+from invgnn.court.documents import (
+    KINDS,
+    SMALL_ORDER,
+    Document,
+    load_document,
+    media_type,
+    parse_document,
+    schema,
+    validate,
+    verify_signature,
+)
 from invgnn.court.identity import Identity, load_public
 from invgnn.court.judgement import Judgement
 from invgnn.court.opening import load_opening, open_fully
@@ -233,3 +246,46 @@ def test_nobody_exchanges_a_key_of_an_identity(people, tmp_path):
     Document.sign("identity", said, people.judge).save(tmp_path / "a")
     with pytest.raises(FileError, match="another key"):
         load_public(tmp_path / "a")
+
+
+@pytest.mark.parametrize("key", SMALL_ORDER)
+def test_keys_with_which_everybody_can_sign_are_refused(key):
+    """Without the check, one signature would fit some or all messages."""
+    signature = b"\x01" + bytes(63)  # R is the neutral point, S is 0
+    messages = [bytes([i]) for i in range(250)]
+    assert any(_fits(key, signature, message) for message in messages)
+    for sign in (0, 0x80):
+        weak = (key[:31] + bytes([key[31] | sign])).hex()
+        for message in messages:
+            with pytest.raises(ParameterError, match="does not fit"):
+                verify_signature(weak, signature.hex(), message, "it")
+
+
+def _fits(key, signature, message):
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["a\nOWNED", "a\x1b[31m", "\u202eeman", "a\u2028b", "\x00"])
+def test_names_that_could_pass_for_other_output_are_refused(people, house, name):
+    with pytest.raises(ParameterError, match="printed"):
+        Document.sign("identity", {**people.owner.public().payload, "name": name}, people.owner)
+    payload = copy.deepcopy(house.claim.payload)
+    payload["label"] = name
+    with pytest.raises(ParameterError, match="printed"):
+        Document.sign("claim", payload, people.owner)
+
+
+def test_pipes_and_files_without_end_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with open(tmp_path / "huge", "wb") as file:
+        file.truncate(1 << 40)  # takes no space
+    for name, told in (("pipe", "pipe"), ("zero", "device"), ("huge", "more than")):
+        with pytest.raises(FileError, match=told):
+            load_document(tmp_path / name, "claim")
+    with pytest.raises(FileError, match="pipe"):
+        load_opening(tmp_path / "pipe", Identity.generate("judge"))

@@ -41,7 +41,7 @@ def test_every_judgement_has_a_page(pages, kind):
 
 def test_texts_of_parties_are_escaped(pages, people):
     said = pages["owned"].payload
-    said["claim"] = {**said["claim"], "owner": "<img src=x onerror=alert(1)>", "label": "\u202e<b>"}
+    said["claim"] = {**said["claim"], "owner": "<img src=x onerror=alert(1)>", "label": "\u05d0<b>"}
     said["case"] = "</title><script>alert(1)</script>"
     text = render_judgement(Judgement(Document.sign("judgement", said, people.judge)))
     assert "<img" not in text

@@ -44,15 +44,14 @@ def check(
     """
     check_input(file, by, *(tsa_root or ()))
 
-    from invgnn.court.documents import parse_document
+    from invgnn.court.documents import load_document
     from invgnn.court.grounds import iso
     from invgnn.court.identity import load_public
     from invgnn.court.reading import read_public
     from invgnn.court.timestamp import load_roots
     from invgnn.errors import FileError, TimestampError
-    from invgnn.storage.atomic import read_bytes
 
-    held = parse_document(bytes(read_bytes(file)), None, str(file))
+    held = load_document(file, None)
     read_public(file, held.kind)
     if by is not None and load_public(by).key != held.key:
         raise FileError(f"{file} was signed by another key than {by}", "ask its author for the right file")

@@ -69,10 +69,9 @@ def inspect(
 
 def _document(file: Path) -> Any:
     """Show a signed public document."""
-    from invgnn.court.documents import parse_document
-    from invgnn.storage.atomic import read_bytes
+    from invgnn.court.documents import load_document
 
-    held = parse_document(bytes(read_bytes(file)), None, str(file))
+    held = load_document(file, None)
     record = {
         "file": str(file),
         "kind": held.kind,

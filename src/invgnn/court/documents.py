@@ -30,6 +30,25 @@ KINDS = ("claim", "challenge", "identity", "judgement", "revocation")
 MOST_BYTES = 1 << 24
 """Largest size of a document."""
 T = TypeVar("T")
+_ONES = b"\xff" * 30 + b"\x7f"
+SMALL_ORDER = (
+    bytes(32),
+    b"\x01" + bytes(31),
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"),
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
+    b"\xec" + _ONES,
+    b"\xed" + _ONES,
+    b"\xee" + _ONES,
+)
+"""Ed25519 keys of small order, without their sign: one signature fits every message, or one in eight."""
+_TEXTS = {
+    "challenge": ("case",),
+    "claim": ("owner/name", "label"),
+    "identity": ("name",),
+    "judgement": ("case", "judge/name", "claim/owner", "claim/label"),
+    "revocation": ("owner",),
+}
+"""Texts that people read in one line: no control characters, line breaks or changes of direction."""
 
 
 class Signer(Protocol):
@@ -68,6 +87,7 @@ class Document:
 
     def __post_init__(self) -> None:
         validate(self.kind, self.record())
+        _check_texts(self.kind, self.payload)
         verify_signature(self.key, self.signature, _signed(self.kind, self.payload), "the document")
         if self.token is not None and self.token_signature is not None:
             verify_signature(
@@ -148,17 +168,17 @@ class Document:
         write_bytes(path, self.bytes, False, overwrite)
 
 
-def load_document(path: AnyPath, kind: str) -> Document:
+def load_document(path: AnyPath, kind: str | None) -> Document:
     """Read a document, and check its form and its signatures.
 
     Args:
         path: The file.
-        kind: The kind that it must have.
+        kind: The kind that it must have; None for any.
 
     Raises:
         FileError: If the file does not exist, is of another kind, or was altered.
     """
-    return parse_document(bytes(read_bytes(path)), kind, str(path))
+    return parse_document(bytes(read_bytes(path, MOST_BYTES)), kind, str(path))
 
 
 def load_checked(path: AnyPath, kind: str, make: Callable[[Document], T]) -> T:
@@ -263,6 +283,16 @@ def _validator(kind: str) -> Any:
     return strict(schema(kind))
 
 
+def _check_texts(kind: str, payload: Mapping[str, Any]) -> None:
+    """Refuse names that could pass for other lines of an output."""
+    for path in _TEXTS[kind]:
+        found: Any = payload
+        for name in path.split("/"):
+            found = found[name]
+        if not found.isprintable():
+            raise ParameterError(f"{path} has characters that cannot be printed", "use plain text")
+
+
 def _parsed(data: bytes, name: str) -> Any:
     """Return the JSON value of a file."""
     if len(data) > MOST_BYTES:
@@ -315,6 +345,8 @@ def verify_signature(key: str, signature: str, message: bytes, what: str) -> Non
         ParameterError: If the signature does not fit.
     """
     try:
+        if bytes.fromhex(key)[:31] + bytes([bytes.fromhex(key)[31] & 0x7F]) in SMALL_ORDER:
+            raise ValueError("everybody can sign with this key")
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), message)
     except (InvalidSignature, ValueError):
         raise ParameterError(f"the signature does not fit {what}, so it was altered", _ADVICE) from None

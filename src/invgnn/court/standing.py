@@ -346,7 +346,7 @@ def _words(code: str, verdict: Verdict, grounds: tuple[Ground, ...]) -> str:
 def _ungrounded(grounds: tuple[Ground, ...]) -> str:
     """Say why significant evidence is not enough."""
     least = min(one.needed for one in grounds if one.available)
-    missing = "; ".join(f"{one.ground}: {one.says}" for one in grounds if not one.available)
+    missing = "; ".join(f"{one.ground}: {one.says.rstrip('.')}" for one in grounds if not one.available)
     return (
         "chance is ruled out for one secret, but a secret that fits the suspect could have been searched "
         f"for; {ceil_bits(least)} bits would be enough here. {missing}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from invgnn.concealed import conceal
@@ -13,14 +14,25 @@ AnyPath = str | os.PathLike[str]
 """A path, as text or as any path object."""
 
 
-def read_bytes(path: AnyPath) -> bytes:
+def read_bytes(path: AnyPath, most: int | None = None) -> bytes:
     """Return the bytes of a file, concealed because the file may be private.
 
+    Args:
+        path: The file. A pipe or a device is refused: it may have no end.
+        most: Largest number of bytes; None for any that fit into memory.
+
     Raises:
-        FileError: If the file does not exist or cannot be read.
+        FileError: If the file does not exist, is larger, or cannot be read.
     """
     try:
+        about = Path(path).stat()
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+            raise FileError(f"{path} is a pipe or a device", "Pass a regular file.")
+        if most is not None and about.st_size > most:
+            raise FileError(f"{path} has more than {most} bytes", "Pass the right file.")
         return conceal(Path(path).read_bytes())
+    except MemoryError:
+        raise FileError(f"{path} is too large for the memory", "Pass the right file.") from None
     except FileNotFoundError:
         raise FileError(f"there is no file {path}", "Check the file name and the folder.") from None
     except OSError as error:
