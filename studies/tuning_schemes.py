@@ -22,33 +22,52 @@ SETTINGS = {"Cora/GCN": "node", "PROTEINS/GIN": "graph"}
 SEEDS = (1, 2, 3)
 GRID: dict[str, dict[str, tuple[str, ...]]] = {
     "COS": {
-        "node": ("weight=1", "weight=3", "weight=10", "weight=1 per_step=128"),
-        "graph": ("weight=1", "weight=3", "weight=10", "weight=1 per_step=16"),
+        "node": (
+            *("weight=1 per_step=32", "weight=3 per_step=32", "weight=10 per_step=32"),
+            "weight=1 per_step=128",
+        ),
+        "graph": (
+            *("weight=1 per_step=32", "weight=3 per_step=32", "weight=10 per_step=32"),
+            "weight=1 per_step=128",
+        ),
     },
     "TRIG": {
-        "node": ("edges=0.1", "edges=0.02", "edges=0.05 ones=0.02", "edges=0.02 weight=0.3"),
-        "graph": ("weight=1", "weight=3", "per_step=64", "per_step=16"),
+        "node": (
+            *("edges=0.1 ones=0.1 weight=1", "edges=0.02 ones=0.1 weight=1"),
+            *("edges=0.05 ones=0.02 weight=1", "edges=0.02 ones=0.1 weight=0.3"),
+        ),
+        "graph": (
+            *("weight=1 per_step=32", "weight=3 per_step=32", "weight=1 per_step=64"),
+            "weight=1 per_step=16",
+        ),
     },
     "NAT": {
         "node": (
-            "features=20",
-            "features=100",
-            "features=300 nodes_share=0.05",
-            "features=300 nodes_share=0.1",
+            *("features=20 nodes_share=0.1", "features=100 nodes_share=0.1"),
+            *("features=300 nodes_share=0.05", "features=300 nodes_share=0.1"),
         ),
-        "graph": ("graphs_share=0.2", "graphs_share=0.1", "nodes=0.3", "nodes=0.3 graphs_share=0.1"),
+        "graph": (
+            *("nodes=0.2 graphs_share=0.2", "nodes=0.2 graphs_share=0.1"),
+            *("nodes=0.3 graphs_share=0.2", "nodes=0.3 graphs_share=0.1"),
+        ),
     },
     "EXPL": {
-        "node": ("weight=100", "weight=300 margin=0.03", "least=48", "least=48 weight=300 margin=0.03"),
+        "node": (
+            *("weight=100 margin=0.01 least=16", "weight=300 margin=0.03 least=16"),
+            *("weight=100 margin=0.01 least=48", "weight=300 margin=0.03 least=48"),
+        ),
         "graph": (),  # refuses PROTEINS, which has 3 features
     },
     "WGLE": {
-        "node": ("weight=1", "weight=1 margin=0.2", "weight=0.3 margin=0.2", "weight=0.1 margin=0.2"),
+        "node": (
+            *("weight=1 margin=0.5", "weight=1 margin=0.2"),
+            *("weight=0.3 margin=0.2", "weight=0.1 margin=0.2"),
+        ),
         "graph": (),  # not defined by its authors
     },
     "Published": {
-        "node": ("beta=1", "beta=10", "beta=1 gap=0.25", "beta=10 gap=0.25"),
-        "graph": ("beta=1", "beta=10", "beta=1 gap=0.25", "beta=10 gap=0.25"),
+        "node": ("beta=1 gap=0", "beta=10 gap=0", "beta=1 gap=0.25", "beta=10 gap=0.25"),
+        "graph": ("beta=1 gap=0", "beta=10 gap=0", "beta=1 gap=0.25", "beta=10 gap=0.25"),
     },
     "Keyed": {
         "node": ("beta=1", "beta=0.5", "beta=2", "after_task=140"),

@@ -17,22 +17,22 @@ def binary(rows, rng):
     """Return binary features that depend on the class a little."""
     base = rng.random((len(rows), FEATURES)) < 0.25
     shown = rng.random((len(rows), FEATURES)) < 0.5
-    half = (np.arange(FEATURES) % 2)[None] == np.asarray(rows)[:, None]
+    half = (np.arange(FEATURES) % 4)[None] == np.asarray(rows)[:, None]
     return torch.from_numpy((base | (shown & half)).astype(np.float32))
 
 
 @pytest.fixture(scope="session")
 def nodes():
-    """A node task: 240 nodes of two classes, mostly linked within a class, with 80 binary features."""
+    """A node task: 240 nodes of four classes, mostly linked within a class, with 80 binary features."""
     rng = np.random.default_rng(3)
-    y = np.arange(240) % 2
-    ends = rng.integers(0, 120, size=(2, 600)) * 2 + rng.integers(0, 2, size=600)[None]
-    some = rng.integers(0, 240, size=(2, 60))
+    y = np.arange(240) % 4
+    ends = rng.integers(0, 60, size=(2, 500)) * 4 + rng.integers(0, 4, size=500)[None]
+    some = rng.integers(0, 240, size=(2, 160))
     pairs = np.unique(np.sort(np.concatenate([ends, some], axis=1), axis=0), axis=1)
     pairs = torch.from_numpy(pairs[:, pairs[0] != pairs[1]])
     graph = Data(x=binary(y, rng), edge_index=torch.cat([pairs, pairs.flip(0)], 1), y=torch.from_numpy(y))
     order = torch.from_numpy(rng.permutation(240))
-    return Task("squares", "node", [graph], order[:160], order[160:200], order[200:], 2, "test")
+    return Task("squares", "node", [graph], order[:160], order[160:200], order[200:], 4, "test")
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ class Owners:
     def made(self, scheme, task):
         model = new_model(task, "GIN" if task.level == "graph" else "GraphSAGE", 0, hidden_channels=16)
         try:
-            mark = scheme.suited(model, task).prepare(Secret(b"o" * 32), task)
+            mark = scheme.suited(model, task).prepare(Secret(b"q" * 32), task)
         except SchemeError as error:
             return error
         history = mark.train(model, task, FitOptions(EPOCHS, seed=0, decay=True))

@@ -114,8 +114,8 @@ class COS(Scheme):
         m: Number of carriers.
     """
 
-    weight: float = 10.0
-    per_step: int = 32
+    weight: float = 1.0
+    per_step: int = 128
     m: int = ANSWERS
     name = "COS"
     source = "Li and Shen (baseline of the paper, without public code)"

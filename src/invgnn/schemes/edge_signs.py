@@ -112,7 +112,7 @@ class WGLE(Scheme):
     """
 
     weight: float = 1.0
-    margin: float = 0.5
+    margin: float = 0.2
     m: int = ANSWERS
     name = "WGLE"
     source = "Li, Liu, Lei and Zhang, WGLE: Backdoor-free and Multi-bit Black-box Watermarking, 2025"

@@ -41,30 +41,45 @@ def centred(kernels: Tensor) -> Tensor:
     return torch.where(size > 1e-7, found / size.clamp(min=1e-7), torch.zeros_like(found))
 
 
+def half(kernels: Tensor) -> Tensor:
+    """Return symmetric matrices as vectors of their upper triangles, with the same inner products.
+
+    Args:
+        kernels: Symmetric matrices [n, n, ...].
+
+    Returns:
+        The entries [n (n + 1) / 2, ...]; those off the diagonal are multiplied by the root of 2.
+    """
+    rows, columns = torch.triu_indices(*kernels.shape[:2])
+    scale = torch.where(rows == columns, 1.0, math.sqrt(2.0)).to(kernels)
+    found = kernels[rows, columns]
+    return found * scale.view(-1, *[1] * (found.dim() - 1))
+
+
 def feature_kernels(x: Tensor) -> Tensor:
-    """Return the kernel of every feature as a column [n², F].
+    """Return the kernel of every feature as a column [n (n + 1) / 2, F].
 
     Args:
         x: Feature rows [n, F].
     """
     x = standard(x)
     squared = (x[:, None] - x[None]).square()
-    return centred((-squared / (BANDWIDTH * x.shape[1])).exp()).flatten(0, 1)
+    return half(centred((-squared / (BANDWIDTH * x.shape[1])).exp()))
 
 
 def output_kernel(probabilities: Tensor) -> Tensor:
-    """Return the kernel of the outputs as one column [n²], differentiably.
+    """Return the kernel of the outputs as one column [n (n + 1) / 2], differentiably.
 
     Args:
         probabilities: Class probabilities [n, C].
     """
     p = standard(probabilities)
     squared = (p[:, None] - p[None]).square().sum(-1)
-    return centred((-squared / (BANDWIDTH * p.shape[1])).exp()).flatten()
+    return half(centred((-squared / (BANDWIDTH * p.shape[1])).exp()))
 
 
 def solver(x: Tensor) -> Tensor:
-    """Return the matrix [F, n²] that maps an output kernel to the coefficients of the features.
+    """Return the matrix that maps an output kernel to the coefficients of the features.
 
     It is (K'K + ridge)⁻¹ K', computed in the smaller of its two equal forms. Features that are constant
     over the rows have coefficient 0.
@@ -89,12 +104,7 @@ def coefficients(x: Tensor, probabilities: Tensor) -> Tensor:
         x: Feature rows [n, F].
         probabilities: Class probabilities [n, C].
     """
-    k, target = feature_kernels(x), output_kernel(probabilities)
-    if k.shape[1] > k.shape[0]:
-        return solver(x) @ target
-    ridge = RIDGE * torch.eye(k.shape[1]).to(k)
-    found = torch.linalg.solve(k.T @ k + ridge, k.T @ target)
-    return torch.where((k != 0).any(0), found, torch.zeros_like(found))
+    return solver(x) @ output_kernel(probabilities)
 
 
 def match_index(signs: NDArray[np.int8]) -> NDArray[np.int64]:

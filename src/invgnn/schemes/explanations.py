@@ -19,7 +19,7 @@ from invgnn.graphs.disjoint_union import Graphs, Ints
 from invgnn.nn.forward import to_batch
 from invgnn.nn.observation import Observation
 from invgnn.readout.query import Suspect
-from invgnn.schemes.explanation import coefficients, mark_size, match_index, output_kernel, solver
+from invgnn.schemes.explanation import mark_size, match_index, output_kernel, solver
 from invgnn.schemes.features import task_features
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import Found, Mark, Scheme
@@ -87,6 +87,11 @@ class ExplanationMark(Mark):
 
     @cached_property
     def _solvers(self) -> list[Tensor]:
+        """For every set the map from its output kernel to the coefficients of all features."""
+        return [solver(x.double()).float() for x in self.rows]
+
+    @cached_property
+    def _wanted(self) -> list[Tensor]:
         """For every secret set the map from its output kernel to the marked coefficients."""
         return [solver(x.double())[self.marked].float() for x in self.rows[:SETS]]
 
@@ -110,7 +115,7 @@ class ExplanationMark(Mark):
             return None
         signs = torch.from_numpy(2 * self.bits - 1).to(extra.scores)
         parts = extra.scores.softmax(1).split([len(x) for x in self.rows[:SETS]])
-        pairs = zip(self._solvers, parts, strict=True)
+        pairs = zip(self._wanted, parts, strict=True)
         found = [(self.margin - signs * (map_ @ output_kernel(p))).clamp(min=0).mean() for map_, p in pairs]
         return self.weight * torch.stack(found).mean()
 
@@ -129,8 +134,9 @@ class ExplanationMark(Mark):
             logs: Log-probabilities of the members of all sets.
         """
         parts = logs.double().exp().split([len(x) for x in self.rows])
-        pairs = zip(self.rows, parts, strict=True)
-        return torch.stack([coefficients(x.double(), p) for x, p in pairs]).numpy()
+        pairs = zip(self._solvers, parts, strict=True)
+        found = [map_.double() @ output_kernel(p) for map_, p in pairs]
+        return np.asarray(torch.stack(found).numpy(), dtype=np.float64)
 
     def _judge(self, heard: Heard) -> Found:
         """Return the exact evidence of the secret signs, and the match index with its empirical null."""
@@ -157,10 +163,10 @@ class EXPL(Scheme):
         least: Smallest size of a set.
     """
 
-    weight: float = 100.0
-    margin: float = 0.01
+    weight: float = 300.0
+    margin: float = 0.03
     share: float = 0.005
-    least: int = 16
+    least: int = 48
     name = "EXPL"
     source = "Downer, Wang and Wang, Watermarking Graph Neural Networks via Explanations, 2025"
 

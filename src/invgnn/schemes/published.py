@@ -120,7 +120,7 @@ class Published(Scheme):
     beta: float = 1.0
     nu: float | None = None
     non_negative: bool = False
-    gap: float = 0.0
+    gap: float = 0.25
     recipe: Recipe = field(default_factory=Recipe)
     m: int = ANSWERS
     source = "Li and Shen, Robust GNN Watermarking via Implicit Perception of Topological Invariants"
@@ -150,4 +150,4 @@ class Published(Scheme):
 def literal() -> Published:
     """Return the scheme with the paper's weight, a spectrally normalised head and joint training."""
     recipe = Recipe(gradient_projection=False, warmup_steps=0, after_task=0, weight_scale=None)
-    return Published("InvGNN-WM (beta 1e-4)", LITERAL_BETA, 1.0, recipe=recipe)
+    return Published("InvGNN-WM (beta 1e-4)", LITERAL_BETA, 1.0, gap=0.0, recipe=recipe)

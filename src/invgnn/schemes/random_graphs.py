@@ -91,7 +91,7 @@ class TRIG(Scheme):
     """
 
     weight: float = 1.0
-    edges: float = 0.1
+    edges: float = 0.02
     ones: float = 0.1
     per_step: int = 32
     m: int = ANSWERS
