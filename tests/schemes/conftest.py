@@ -13,6 +13,7 @@ from invgnn.secret import Secret
 from invgnn.training.fitting import FitOptions, fit_task
 from invgnn.training.tasks import Task, new_model
 
+
 def binary(rows, rng):
     """Return binary features that depend on the class a little."""
     base = rng.random((len(rows), FEATURES)) < 0.25

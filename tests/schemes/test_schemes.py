@@ -219,7 +219,9 @@ def offer(monkeypatch, value):
             return value
 
     plugin = Plugin("mine", "package:thing", "invgnn.schemes")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [plugin] if group == "invgnn.schemes" else [])
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: [plugin] if group == "invgnn.schemes" else []
+    )
 
 
 def test_plug_ins_are_found(monkeypatch):
@@ -231,7 +233,11 @@ def test_plug_ins_are_found(monkeypatch):
 
 @pytest.mark.parametrize(
     ("value", "says"),
-    [(lambda: 1 / 0, "ZeroDivisionError"), (lambda: [3], "not a Scheme"), (Keyed, "another scheme named ours")],
+    [
+        (lambda: 1 / 0, "ZeroDivisionError"),
+        (lambda: [3], "not a Scheme"),
+        (Keyed, "another scheme named ours"),
+    ],
 )
 def test_bad_plug_ins_are_named(monkeypatch, value, says):
     offer(monkeypatch, value)
