@@ -1,4 +1,4 @@
-"""EXPL: its formulas against independent ones, its exact and empirical nulls, and sets that must be disjoint."""
+"""EXPL: its formulas against independent ones, its nulls, and sets that must be disjoint."""
 
 from __future__ import annotations
 

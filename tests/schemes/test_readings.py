@@ -133,10 +133,10 @@ def test_joined_passes_give_the_outputs_of_separate_ones(level, nodes, graphs):
     seen, more = joined.observe(model, batch, extra, "auto")
     alone, _ = joined.observe(model, batch, None, "auto")
     assert torch.allclose(seen.scores, alone.scores, atol=1e-5)
-    assert torch.allclose(seen.embeddings, alone.embeddings, atol=1e-5)
+    assert torch.allclose(seen.hidden, alone.hidden, atol=1e-5)
     other, _ = joined.observe(model, extra, None, "auto")
     assert torch.allclose(more.scores, other.scores, atol=1e-5)
-    assert torch.allclose(more.embeddings, other.embeddings, atol=1e-5)
+    assert torch.allclose(more.hidden, other.hidden, atol=1e-5)
 
 
 def test_joined_batches_are_disjoint_unions(graphs):
@@ -153,5 +153,5 @@ def test_portions_show_every_graph_once_in_a_round(graphs):
     private = SCHEMES["TRIG"].prepare(SECRET, graphs).questions.private
     portions = Portions(private, torch.arange(16), 5)
     seen = [portions.wanted(portions.batch(step)).tolist() for step in range(4)]
-    assert sorted(sum(seen, [])) == list(range(16))
+    assert sorted(number for part in seen for number in part) == list(range(16))
     assert portions.batch(4) is portions.batch(0)
