@@ -67,7 +67,7 @@ def compare(
     overwrite: Overwrite = False,
     json_: Json = False,
 ) -> Any:
-    """Train every watermarking scheme on one task, and compare what each achieves.
+    """Train and compare watermarking schemes on one task.
 
     All schemes have the same backbone, split, optimiser, selection of epochs and 128 answers. Prints for
     each scheme the task accuracy and the share of right answers (WM-ACC) with 95 % confidence intervals,
