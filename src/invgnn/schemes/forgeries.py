@@ -146,7 +146,7 @@ class Grind(Forgery):
     stopped = "the secret is committed before the model exists, or the tries are paid for"
     schemes = (Scheme,)
 
-    def __init__(self, tries: int = 16) -> None:
+    def __init__(self, tries: int = 6) -> None:
         self.tries = tries
 
     def forge(self, scheme: Scheme, model: nn.Module, task: Task, innocents: list[nn.Module]) -> Forged:
