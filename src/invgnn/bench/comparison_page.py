@@ -72,9 +72,10 @@ def draw_lines(lines: Sequence[Line]) -> Markup:
         ax = figure.add_subplot()
         for bits, dashes in ((-math.log2(ALPHA), "--"), (GRINDING_BITS, "-")):
             ax.axhline(bits, color=SOFT, lw=0.8, ls=dashes)
-        for name, accuracy, bits in placed:
+        for number, (name, accuracy, bits) in enumerate(sorted(placed, key=lambda one: one[1])):
             ax.plot(accuracy, bits, "o", ms=4, mfc=INK, mec=INK)
-            ax.annotate(name, (accuracy, bits), (4, 3), textcoords="offset points", fontsize=7, color=INK)
+            above = (4, (3, -9, 12)[number % 3])  # neighbours have their names at different heights
+            ax.annotate(name, (accuracy, bits), above, textcoords="offset points", fontsize=7, color=INK)
         ax.set(xlabel="task accuracy, %", ylabel="evidence, bits")
         ax.margins(0.15)
         ax.set_ylim(bottom=min(-3.0, ax.get_ylim()[0]), top=max(1.05 * GRINDING_BITS, ax.get_ylim()[1]))
