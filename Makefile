@@ -105,7 +105,10 @@ bench-scaling: venv  ## cost of each part as it grows, and two workers against o
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 # Studies: one-off measurements behind a design choice. Resumable as well.
-.PHONY: evidence recipe presentations eigenvalue forgers channel stealth owners collusion
+.PHONY: tuning-schemes evidence recipe presentations eigenvalue forgers channel stealth owners collusion
+
+tuning-schemes: venv  ## settings of every scheme of the comparison, on validation data (an hour)
+	$(BIN)/python studies/tuning_schemes.py
 
 evidence: venv  ## the paper's own scheme, and evidence in unmarked models
 	$(BIN)/python studies/evidence.py --into docs/results/paper-scheme.md

@@ -62,6 +62,10 @@ class EditError(InvgnnError):
     """An edit that cannot be applied to this model, or a plug-in that is not an edit."""
 
 
+class SchemeError(InvgnnError):
+    """A watermarking scheme that cannot serve this task or architecture, or a plug-in that is no scheme."""
+
+
 class TrialError(InvgnnError):
     """Some trials of a sweep failed. The rows of the other trials are kept."""
 

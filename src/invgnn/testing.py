@@ -1,8 +1,9 @@
-"""Checks for authors of plug-ins: test that an edit keeps the contract of all edits."""
+"""Checks for authors of plug-ins: test that an edit or a scheme keeps the contract of all of them."""
 
 from __future__ import annotations
 
 import copy
+import os
 import random
 from typing import Any
 
@@ -12,11 +13,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from invgnn.attacks.edits import Edit
-from invgnn.errors import ParameterError
+from invgnn.errors import ParameterError, SchemeError
 from invgnn.nn.backbones import Level
 from invgnn.nn.hidden_units import TOLERANCE, difference
 from invgnn.nn.rng import seeded
+from invgnn.schemes.scheme import Mark, Scheme
+from invgnn.secret import Secret
 from invgnn.training.batching import scores
+from invgnn.training.fitting import FitOptions, fit_task
 from invgnn.training.tasks import Task, motif_task, new_model
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -46,6 +50,70 @@ def check_edit(edit: Edit, model: nn.Module | None = None, task: Task | None = N
     else:
         for level in ("graph", "node"):
             check_edit(edit, task=small_task(level))
+
+
+def check_scheme(scheme: Scheme, task: Task | None = None, epochs: int = 30) -> None:
+    """Prepare, embed and read a scheme, and check that it keeps the contract of all schemes.
+
+    A mark depends on secret and task alone. Preparing and reading change neither the task nor a model nor
+    the global random states. Training moves the model and its mark: the marked model gives more right
+    answers than an unmarked one, and the unmarked one does not verify.
+
+    Args:
+        scheme: The scheme.
+        task: The task. By default two generated tasks are used, one on graphs and one on nodes; a scheme
+            may refuse one of them with a `SchemeError`.
+        epochs: Number of epochs.
+
+    Raises:
+        AssertionError: If the scheme breaks the contract. The message names the violated rule.
+    """
+    _require(
+        isinstance(scheme, Scheme), f"a {type(scheme).__name__} does not derive from invgnn.schemes.Scheme"
+    )
+    _check_name(repr(scheme), repr(copy.deepcopy(scheme)))
+    if task is not None:
+        _require(_check_marked(scheme, task, epochs), f"{scheme!r}: refuses {task.name}")
+        return
+    served = [_check_marked(scheme, small_task(level), epochs) for level in ("graph", "node")]
+    _require(any(served), f"{scheme!r}: serves neither graph tasks nor node tasks")
+
+
+def _check_marked(scheme: Scheme, task: Task, epochs: int) -> bool:
+    """Check a scheme on one task; return whether it serves the task."""
+    name, data = repr(scheme), _data(task)
+    marked, plain = (new_model(task, "GIN", seed, hidden_channels=16) for seed in (0, 1))
+    before = _seen(marked)
+    try:
+        mark, again = (_prepared(scheme, marked, task) for _ in range(2))
+    except SchemeError:
+        return False
+    several = [marked, *(new_model(task, "GIN", seed, hidden_channels=16) for seed in range(2, 6))]
+    read = [[each.read(model) for model in several] for each in (mark, again)]
+    changed = [what for what, value in _seen(marked).items() if value != before[what]]
+    _require(not changed, f"{name}: reading or preparing changed the model's {', '.join(changed)}")
+    _require(_data(task) == data, f"{name}: the task's own data changed; clone it before changing it")
+    _require(read[0] == read[1], f"{name}: the same secret gives two different marks")
+    start = _weights(marked)
+    mark.train(marked, task, FitOptions(epochs, decay=True))
+    fit_task(plain, task, FitOptions(epochs, seed=1, decay=True))
+    _require(_weights(marked) != start, f"{name}: training leaves the model as it was")
+    _require(_data(task) == data, f"{name}: training changed the task's own data")
+    _require(not marked.training, f"{name}: the model is left in training mode; call eval()")
+    own, chance = mark.read(marked), mark.read(plain)
+    for found in (own, chance):
+        fair = 0 <= found.matches <= found.asked and (found.log_p is None or found.log_p <= 0)
+        _require(fair, f"{name}: {found} has more matches than answers, or a p-value above 1")
+    more = own.score > chance.score
+    _require(more, f"{name}: the marked model scores {own.score:g}, an unmarked one {chance.score:g}")
+    _require(not chance.shows(1e-6), f"{name}: an unmarked model verifies, with {chance.bits:.1f} bits")
+    return True
+
+
+def _prepared(scheme: Scheme, model: nn.Module, task: Task) -> Mark:
+    """Prepare a mark under another global random state each time, which must not matter."""
+    with seeded(int.from_bytes(os.urandom(3), "little")):
+        return scheme.suited(model, task).prepare(Secret(b"1" * 32), task)
 
 
 def small_task(level: Level) -> Task:

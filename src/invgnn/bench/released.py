@@ -108,7 +108,7 @@ def released(setting: str, seed: int, owner: str = "owner") -> Marked:
     """
     place = cache_folder() / f"{setting}-{seed}-{owner}".replace("/", "-").replace(" ", "-")
     model_file, mark_file = place.with_suffix(".model"), place.with_suffix(".mark")
-    with _locked(place.with_suffix(".lock")):
+    with locked(place.with_suffix(".lock")):
         if not model_file.exists():
             made = prepare(setting, seed, owner)
             train(made.model, made.task, made.mark, seed=seed)
@@ -132,9 +132,35 @@ def cache_folder() -> Path:
     return place
 
 
+def unmarked(setting: str, seed: int, epochs: int = 100) -> nn.Module:
+    """Return a model that is trained on its task alone; train it if it is not on disk yet.
+
+    Args:
+        setting: Task and backbone, such as `Cora/GCN`.
+        seed: Seed of the split, the weights and the training.
+        epochs: Number of epochs.
+
+    Returns:
+        The trained model.
+    """
+    place = cache_folder() / f"{setting}-{seed}-unmarked-{epochs}".replace("/", "-")
+    with locked(place.with_suffix(".lock")):
+        if not place.with_suffix(".model").exists():
+            name, backbone = parse_setting(setting)
+            task = load_task(name, seed)
+            model = new_model(task, backbone, seed)
+            train(model, task, epochs=epochs, seed=seed)
+            save_model(place.with_suffix(".model"), model)
+    return load_model(place.with_suffix(".model"))
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let one process at a time into a `with` block."""
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time into a `with` block.
+
+    Args:
+        path: Lock file.
+    """
     import fcntl
 
     with path.open("w") as file:

@@ -13,6 +13,7 @@ from invgnn.cli import (
     challenge,
     check,
     claim,
+    compare,
     demo,
     embed,
     identity,
@@ -65,7 +66,7 @@ Exit codes:
 """,
 )
 VERBS = (
-    *(keygen, carriers, embed, verify, threshold, calibrate, attack, stress, inspect, demo),
+    *(keygen, carriers, embed, verify, threshold, calibrate, attack, stress, compare, inspect, demo),
     *(identity, claim, reveal, challenge, judge, trace, revoke, check),
     serve,
 )

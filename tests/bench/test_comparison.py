@@ -1,0 +1,87 @@
+"""The comparison of schemes: its trials, its table and its page."""
+
+from __future__ import annotations
+
+import pytest
+from scipy.stats import t as student
+
+from invgnn.bench.comparison import (
+    HEAD,
+    MEASURED,
+    Interval,
+    cells,
+    grid,
+    left_out,
+    lines,
+    text_table,
+    trial,
+)
+from invgnn.bench.comparison_page import render
+from invgnn.cli.compare import _numbers
+from invgnn.errors import ParameterError
+from invgnn.schemes import Found
+
+
+def row(scheme, seed, **figures):
+    key = {"setting": "Cora/GCN", "seed": seed, "scheme": scheme, "epochs": 5, "controls": 3, "reason": ""}
+    plain = dict.fromkeys(MEASURED, 0) | {"asked": 128, "null": "exact", "more": "", "innocents": 3}
+    return key | plain | figures
+
+
+ROWS = [
+    row("SS", 41, test_accuracy=0.8, seconds=2.0, matches=64),
+    row("new", 41, test_accuracy=0.79, seconds=3.0, matches=128, bits=120.0, at_alpha=1),
+    row("SS", 42, test_accuracy=0.9, seconds=4.0, matches=60),
+    row("new", 42, test_accuracy=0.9, seconds=8.0, matches=120, bits=100.0, other_matches=64, more="x 1"),
+    row("no", 41, reason="3 features are <too> few"),
+]
+
+
+def test_lines_are_means_with_student_intervals_and_pairs_with_ss():
+    ss, new, no = lines(ROWS)
+    half = float(student.ppf(0.975, 1)) * 0.05  # stdev / sqrt(2) of 0.8 and 0.9
+    assert ss.accuracy.mean == pytest.approx(0.85)
+    assert ss.accuracy.half == pytest.approx(half)
+    assert new.gap.mean == pytest.approx(-0.005)
+    assert new.cost == pytest.approx(1.75)
+    assert (new.bits, new.least_bits, new.at_alpha, new.innocents) == (110, 100, 1, 6)
+    assert new.other == pytest.approx(0.25)
+    assert no.reason
+    assert Interval.of([0.5]).half is None
+
+
+def test_a_scheme_that_cannot_serve_the_task_gets_dashes_and_its_reason():
+    found = lines(ROWS)
+    assert cells(found[2]) == ("no", *["-"] * (len(HEAD) - 1))
+    text = text_table(found)
+    assert "no: 3 features are <too> few" in text
+    page = render(found, setting="Cora/GCN", command="invgnn compare --task Cora/GCN")
+    assert "3 features are &lt;too&gt; few" in page
+    assert "<svg" in page
+    assert "http-equiv" in page
+    assert "src=" not in page
+
+
+def test_a_refusal_is_a_row_and_no_failure():
+    (found,) = trial("BA-2motif/GIN", 41, "EXPL", 1, 1)
+    assert "too few" in found["reason"]
+    assert set(found) == {"setting", "seed", "scheme", "epochs", "controls", "reason", *MEASURED}
+
+
+def test_unmarked_models_are_compared_with_the_others():
+    found = [Found(k, 9, float(k), None, "models") for k in (1, 2, 8)]
+    assert [one.shows(0.34) for one in left_out(found)] == [False, False, True]
+
+
+def test_trials_are_balanced_over_seeds():
+    trials = list(grid("Cora/GCN", ["SS", "ours"], [1, 2]))
+    assert [(one["seed"], one["scheme"]) for one in trials] == [
+        *((1, "SS"), (1, "ours"), (2, "SS"), (2, "ours"))
+    ]
+
+
+def test_seeds_are_numbers():
+    assert _numbers("41, 42,41") == [41, 42]
+    for bad in ("", "a", "1,-2"):
+        with pytest.raises(ParameterError):
+            _numbers(bad)
