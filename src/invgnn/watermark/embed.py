@@ -86,7 +86,7 @@ def embed(
     run = _Run(mark, core, inputs, STEPS if steps is None else steps, own, progress)
     _LOG.info("embedding a mark: %s", run.plan)
     with seeded(seed), _restored(core):
-        carriers = to_batch(mark.carriers, weight_of(core))
+        carriers = to_batch(mark.batches.carriers, weight_of(core))
         unscale_weights(core, carriers, mark.forward)
         made, used = run.attempts(lr)
         reestimate(core, inputs, mark.forward)

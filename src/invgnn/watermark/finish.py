@@ -25,7 +25,7 @@ def finish(mark: Refreshable, model: nn.Module, data: Any, batch_size: int) -> d
     like = weight_of(core)
     reestimate(core, TaskBatches(data, mark.level, batch_size, like), mark.forward)
     if mark.recipe.weight_scale is not None:
-        scale_weights(core, to_batch(mark.carriers, like), mark.recipe.weight_scale, mark.forward)
+        scale_weights(core, to_batch(mark.batches.carriers, like), mark.recipe.weight_scale, mark.forward)
     found = levels_of(mark, core)
     warn_if_weak(found, _REMEDY, stacklevel=3)
     return found
