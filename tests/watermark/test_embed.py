@@ -163,6 +163,7 @@ def test_the_plan_is_stated_before_the_first_step(graphs, draw, caplog):
 
 def test_it_stops_once_every_carrier_is_learnt(graphs, draw, monkeypatch):
     monkeypatch.setattr(module, "SETTLED", math.inf)
+    monkeypatch.setattr(module, "ENOUGH", 0.0)
     with pytest.warns(WeakMarkWarning, match="in evaluation mode"):
         found = draw().embed(GraphNet(graphs[0].x.shape[1]), graphs, steps=50)
     assert found.steps == 2  # one settled round, and as many steps to let the rate fall

@@ -58,7 +58,7 @@ class Case:
         epochs: Epochs of the training.
         lr: Learning rate of the training.
         options: Arguments of `Watermark.draw`.
-        error: Whether the metric is an error, so that less is better.
+        measure: Name of the metric; less is better for `MAE` only.
     """
 
     model: nn.Module
@@ -70,7 +70,7 @@ class Case:
     epochs: int
     lr: float = 0.01
     options: dict[str, Any] = field(default_factory=dict)
-    error: bool = False
+    measure: Literal["accuracy", "MAE", "AUC"] = "accuracy"
 
     def fit(self, epochs: int | None = None, lr: float | None = None, *, seed: int) -> None:
         """Train the model on its task, with a learning rate that falls to zero over the second half.
@@ -238,7 +238,7 @@ def _graph_case(
         metric=metric,
         epochs=epochs,
         options={} if transform is None else {"transform": transform},
-        error=values,
+        measure="MAE" if values else "accuracy",
         **options,
     )
 
@@ -303,7 +303,7 @@ def _gps(seed: int, part: Part) -> Case:
 def _gcn(seed: int, part: Part) -> Case:
     task = load_task("BA-2motif", 0)
     body = GCN(task.num_features, 64, 3, norm="batch_norm")
-    return _graph_case(task.graphs, GraphModel(body, 64, 2, global_add_pool), seed, part, epochs=20)
+    return _graph_case(task.graphs, GraphModel(body, 64, 2), seed, part, epochs=20)
 
 
 def _rings(name: str, epochs: int, seed: int, part: Part) -> Case:
@@ -394,6 +394,7 @@ def _gae(seed: int, part: Part) -> Case:
         metric=metric,
         epochs=100,
         options={"access": ("embedding", "values"), "forward": link_scores},
+        measure="AUC",
     )
 
 

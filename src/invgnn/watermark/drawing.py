@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,8 @@ from invgnn.errors import ParameterError
 from invgnn.graphs.attributed import Attributed
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.graphs.invariants import find_invariant, plain_bits
+from invgnn.nn.forward import Forward
+from invgnn.nn.typed_graphs import Schema, is_typed
 from invgnn.readout.reading import Access, Reading
 from invgnn.secret import Secret, Stream
 from invgnn.stats import laws
@@ -77,6 +80,23 @@ def draw_parts(
     context |= {} if token is None else {"token": token}
     check_context(context)
     return {"context": context} | _drawn(secret, context, reference, sampler, transform, progress)
+
+
+def untyped(
+    data: Any, sampler: Sampler | None, forward: Forward | None
+) -> tuple[Any, Sampler | None, Forward | None]:
+    """Return typed graphs as plain ones, with the sampler and the call that they need; others as they are.
+
+    Args:
+        data: The data that a mark is drawn from.
+        sampler: The parameters of the sampler, if any were given.
+        forward: How to call the model, if it was given.
+    """
+    if not isinstance(data, list | tuple) or not data or not is_typed(data[0]):
+        return data, sampler, forward
+    schema = Schema.of(data)
+    sampler = replace(sampler or Sampler(), types=len(schema.types))
+    return [schema.flatten(graph) for graph in data], sampler, forward or schema
 
 
 def _drawn(

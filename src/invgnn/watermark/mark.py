@@ -16,7 +16,7 @@ from invgnn.storage import container
 from invgnn.storage.encryption import require_passphrase
 from invgnn.watermark.drawing import ORDINARY as ORDINARY
 from invgnn.watermark.drawing import Key as Key
-from invgnn.watermark.drawing import draw_parts
+from invgnn.watermark.drawing import draw_parts, untyped
 from invgnn.watermark.mark_file import pack, unpack
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.sampler import Sampler
@@ -78,7 +78,8 @@ class Watermark(Trainable):
         Args:
             secret: The secret; use one per model or per licensee.
             data: The task's training graphs (a list of PyG `Data` or a data set); for a node task the one
-                training graph. `Graphs` and a `Reference`, to draw from repeatedly, are accepted too.
+                training graph. `Graphs` and a `Reference`, to draw from repeatedly, are accepted too. Of
+                typed graphs a list of `HeteroData`, for a graph task.
             m: Number of carriers, one bit each; even.
             access: The levels at which a suspect may be read. All are declared now, and the mark is
                 embedded at each of them. By default `embedding` and `logits`; where the data have real
@@ -112,6 +113,7 @@ class Watermark(Trainable):
             DataError: If the data are not graphs of a task.
             ParameterError: If an argument is outside its limits.
         """
+        data, sampler, forward = untyped(data, sampler, forward)
         parts = draw_parts(
             secret,
             data,

@@ -16,7 +16,7 @@ from invgnn.nn.forward import require_module, unwrap, weight_of
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.secret import Stream
 from invgnn.watermark.carrier_batches import CarrierBatches
-from invgnn.watermark.embed import LR, Metric, embed
+from invgnn.watermark.embed import DEFAULT, Metric, Settings, embed
 from invgnn.watermark.embedded import Embedded
 from invgnn.watermark.embedding_loss import own_loss
 from invgnn.watermark.finish import finish
@@ -172,7 +172,7 @@ class Trainable(Readable):
         data: Any,
         *,
         steps: int | None = None,
-        lr: float = LR,
+        lr: float | None = None,
         batch_size: int = 64,
         metric: Metric | None = None,
         seed: int = 41,
@@ -193,8 +193,8 @@ class Trainable(Readable):
             model: The model, any module on PyG inputs; a compiled or averaged model is unwrapped.
             data: Inputs of the task, labels are not used: a list of graphs, a data set or a `DataLoader`;
                 for a node task the graph, a list of its parts, or a loader such as `RandomNodeLoader`.
-            steps: Most optimiser steps; by default 200.
-            lr: Learning rate of Adam in the first attempt.
+            steps: Most optimiser steps; by default 800.
+            lr: Learning rate of Adam in the first attempt; by default 0.01.
             batch_size: Graphs per batch, where `data` are single graphs.
             metric: Measures the model on its task before and after, in evaluation mode.
             seed: Fixes the order of batches and dropout.
@@ -216,8 +216,7 @@ class Trainable(Readable):
             self,
             model,
             data,
-            steps=steps,
-            lr=lr,
+            settings=Settings(DEFAULT.steps if steps is None else steps, DEFAULT.lr if lr is None else lr),
             batch_size=batch_size,
             metric=metric,
             seed=seed,
