@@ -79,6 +79,19 @@ def test_a_graph_model_learns_the_mark_and_keeps_its_answers(graphs, draw):
     assert found.presentations == found.steps * found.plan.count / 16
 
 
+def test_something_else_than_scores_can_be_kept(web, draw):
+    asked = []
+
+    def hidden(model, batch):
+        asked.append(model.training)
+        return model.one(batch.x, batch.edge_index)
+
+    found = quietly(draw("node"), NodeNet(), web.data, steps=30, keep=hidden)
+    assert {True, False} == set(asked)  # the model in training, and as it was before
+    assert found.agreement <= 1  # R² of the hidden layer
+    assert found.bits["embedding"] > 4
+
+
 def test_the_result_reads_well(graphs, draw):
     found = quietly(draw(), GraphNet(graphs[0].x.shape[1]), graphs, steps=2, metric=lambda m: 0.912)
     text = str(found)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import BatchNorm1d, Linear, ReLU, Sequential
 from torch.nn.functional import cross_entropy, l1_loss
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import TUDataset
 from torch_geometric.loader import DataLoader, RandomNodeLoader
 from torch_geometric.nn import (
@@ -27,6 +27,7 @@ from torch_geometric.nn import (
     GINEConv,
     GPSConv,
     GraphSAGE,
+    HGTConv,
     global_add_pool,
     global_mean_pool,
 )
@@ -58,6 +59,7 @@ class Case:
         epochs: Epochs of the training.
         lr: Learning rate of the training.
         options: Arguments of `Watermark.draw`.
+        keep: What the model should keep, as `mark.embed` takes it.
         measure: Name of the metric; less is better for `MAE` only.
     """
 
@@ -70,6 +72,7 @@ class Case:
     epochs: int
     lr: float = 0.01
     options: dict[str, Any] = field(default_factory=dict)
+    keep: Callable[[Any, Any], Tensor] | None = None
     measure: Literal["accuracy", "MAE", "AUC"] = "accuracy"
 
     def fit(self, epochs: int | None = None, lr: float | None = None, *, seed: int) -> None:
@@ -314,6 +317,72 @@ def _rings(name: str, epochs: int, seed: int, part: Part) -> Case:
     return _graph_case(graphs, OneNumber(graphs[0].num_features), seed, part, epochs=epochs, values=True)
 
 
+# -- typed graphs -----------------------------------------------------------------------------
+
+
+class Library(nn.Module):
+    """HGT on authors, papers and venues."""
+
+    def __init__(self, widths: dict[str, int], metadata: Any, width: int = 32) -> None:
+        super().__init__()
+        self.first = nn.ModuleDict({name: Linear(size, width) for name, size in widths.items()})
+        self.convs = nn.ModuleList(HGTConv(width, width, metadata, heads=2) for _ in range(2))
+        self.hidden, self.out = Linear(width, width), Linear(width, 2)
+
+    def forward(
+        self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor], batch_dict: dict[str, Tensor]
+    ) -> Tensor:
+        """Return one row per graph."""
+        x = {name: self.first[name](value).relu() for name, value in x_dict.items()}
+        for conv in self.convs:
+            x = conv(x, edge_index_dict)
+        scores: Tensor = self.out(self.hidden(global_add_pool(x["paper"], batch_dict["paper"])).relu())
+        return scores
+
+
+WIDTHS = {"author": 4, "paper": 6, "venue": 3}
+
+
+def _library(kind: int) -> HeteroData:
+    """Return some authors and their papers; one kind of library has more authors per paper."""
+    counts = {"author": int(torch.randint(5, 9, ())), "paper": int(torch.randint(8, 14, ())), "venue": 3}
+    data = HeteroData(y=torch.tensor([kind]))
+    for name, count in counts.items():
+        data[name].x = torch.randn(count, WIDTHS[name]) + 0.2 * kind
+    written = torch.rand(counts["author"], counts["paper"]) < 0.25 + 0.1 * kind
+    places = torch.randint(3, (counts["paper"],))
+    data["author", "writes", "paper"].edge_index = written.nonzero().t()
+    data["paper", "in", "venue"].edge_index = torch.stack([torch.arange(len(places)), places])
+    for one in list(data.edge_types):
+        data[one[2], f"rev_{one[1]}", one[0]].edge_index = data[one].edge_index.flip(0)
+    return data
+
+
+def _hgt(seed: int, part: Part) -> Case:
+    with seeded(0):
+        graphs = [_library(number % 2) for number in range(600)]
+    train, measured = split(graphs, seed, part)
+    whole = next(iter(DataLoader(measured, batch_size=len(measured))))
+
+    def call(net: nn.Module, batch: Any) -> Any:
+        return net(batch.x_dict, batch.edge_index_dict, batch.batch_dict)
+
+    def metric(net: nn.Module) -> float:
+        with torch.no_grad(), evaluation_mode(net):
+            return _accuracy(call(net, whole), whole.y)
+
+    return Case(
+        model=Library(WIDTHS, graphs[0].metadata()),
+        data=train,
+        inputs=train,
+        batches=lambda: DataLoader(train, batch_size=32, shuffle=True),
+        loss=lambda net, batch: cross_entropy(call(net, batch), batch.y),
+        metric=metric,
+        epochs=15,
+        lr=0.005,
+    )
+
+
 # -- tasks on one graph -----------------------------------------------------------------------
 
 
@@ -394,6 +463,7 @@ def _gae(seed: int, part: Part) -> Case:
         metric=metric,
         epochs=100,
         options={"access": ("embedding", "values"), "forward": link_scores},
+        keep=lambda net, batch: torch.as_tensor(net.encode(batch.x, batch.edge_index)),
         measure="AUC",
     )
 
@@ -408,5 +478,6 @@ CASES: dict[str, Callable[[int, Part], Case]] = {
     "regression, MUTAG": partial(_rings, "MUTAG", 100),
     "regression, PROTEINS": partial(_rings, "PROTEINS", 40),
     "graph autoencoder, Cora": _gae,
+    "HGT, generated typed graphs": _hgt,
 }
 """The cases by name."""

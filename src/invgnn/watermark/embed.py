@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from invgnn.checks import check_whole
 from invgnn.errors import DataError, EmbeddingError, ParameterError
 from invgnn.nn.distributed import peers
-from invgnn.nn.forward import evaluation_mode, observe, to_batch, unwrap, weight_of
+from invgnn.nn.forward import Forward, evaluation_mode, observe, to_batch, unwrap, weight_of
 from invgnn.nn.gradient_projection import projected_sum
 from invgnn.nn.layers import has_batch_norm, parts_of
 from invgnn.nn.optimise import LearningRate, optimise
@@ -86,6 +86,7 @@ def embed(
     settings: Settings = DEFAULT,
     batch_size: int = 64,
     metric: Metric | None = None,
+    keep: Forward | None = None,
     seed: int = 41,
     progress: Progress | None = None,
 ) -> Embedded:
@@ -97,8 +98,8 @@ def embed(
     for reading in mark.readings:  # a model that cannot be read fails now
         mark.read(core, reading.access)
     before = _measured(metric, core)
-    own = OwnScores(core, mark.forward, remember=inputs.fixed)
-    run = _Run(mark, core, inputs, settings, own, progress)
+    own = OwnScores(core, keep or mark.forward, remember=inputs.fixed)
+    run = _Run(mark, core, inputs, settings, own, keep, progress)
     _LOG.info("embedding a mark: %s", run.plan)
     with seeded(seed), _restored(core):
         carriers = to_batch(mark.batches.carriers, weight_of(core))
@@ -130,6 +131,7 @@ class _Run:
     inputs: TaskBatches
     settings: Settings
     own: OwnScores
+    keep: Forward | None
     progress: Progress | None
 
     @property
@@ -151,7 +153,7 @@ class _Run:
         Not so with batch norms: in training mode, statistics would be those of task inputs and carriers
         together, and the scores that the model keeps would not be those of evaluation mode.
         """
-        if not self.mark.recipe.joint or has_batch_norm(self.model):
+        if self.keep is not None or not self.mark.recipe.joint or has_batch_norm(self.model):
             return False
         try:
             self.mark.mix(self.inputs.first, step=0)
@@ -220,14 +222,15 @@ class _Run:
             mixed = mark.mix(batch, **when)
             scores = mixed(self.model)
             return kept_loss(scores, kept, mark.classes), mixed.loss()
-        scores = observe(self.model, batch, None, mark.forward).scores
+        scores = observe(self.model, batch, None, self.keep or mark.forward).scores
         return kept_loss(scores, kept, mark.classes), mark.loss(self.model, **when)
 
     def agreement(self) -> float:
         """Return the share of the answers on one pass over the task inputs that are as before."""
         with seeded(0):
             pairs = [
-                (scores_of(self.model, batch, self.mark.forward), self.own(batch)) for batch in self.inputs
+                (scores_of(self.model, batch, self.keep or self.mark.forward), self.own(batch))
+                for batch in self.inputs
             ]
         found, kept = (torch.cat(side) for side in zip(*pairs, strict=True))
         return agreement(found, kept, self.mark.classes)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from invgnn.errors import ParameterError
 from invgnn.nn.distributed import peers, shared
-from invgnn.nn.forward import require_module, unwrap, weight_of
+from invgnn.nn.forward import Forward, require_module, unwrap, weight_of
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.secret import Stream
 from invgnn.watermark.carrier_batches import CarrierBatches
@@ -175,6 +175,7 @@ class Trainable(Readable):
         lr: float | None = None,
         batch_size: int = 64,
         metric: Metric | None = None,
+        keep: Forward | None = None,
         seed: int = 41,
         progress: Callable[[int, int], None] | None = None,
     ) -> Embedded:
@@ -197,6 +198,8 @@ class Trainable(Readable):
             lr: Learning rate of Adam in the first attempt; by default 0.01.
             batch_size: Graphs per batch, where `data` are single graphs.
             metric: Measures the model on its task before and after, in evaluation mode.
+            keep: What the model should keep on task inputs, a function like `forward` of `draw`; by default
+                its scores. For a graph autoencoder pass one that returns the embedding of every node.
             seed: Fixes the order of batches and dropout.
             progress: Called with the number of finished steps and the total.
 
@@ -219,6 +222,7 @@ class Trainable(Readable):
             settings=Settings(DEFAULT.steps if steps is None else steps, DEFAULT.lr if lr is None else lr),
             batch_size=batch_size,
             metric=metric,
+            keep=keep,
             seed=seed,
             progress=progress,
         )
