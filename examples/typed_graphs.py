@@ -38,7 +38,7 @@ def library(kind):
     return data
 
 
-def main(epochs=15, **options):
+def main(epochs=15):
     graphs = [library(number % 2) for number in range(300)]
     train, test = graphs[:200], next(iter(DataLoader(graphs[200:], batch_size=100)))
     model = Library(graphs[0].metadata())
@@ -52,7 +52,7 @@ def main(epochs=15, **options):
             optimiser.step()
 
     mark = invgnn.Watermark.draw(invgnn.Secret.generate(), train)
-    print(mark.embed(model, train, **options))
+    print(mark.embed(model, train, steps=20 * epochs))
     return invgnn.verify(model, mark)
 
 
