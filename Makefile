@@ -73,7 +73,7 @@ clean:  ## remove everything that make created
 	rm -rf $(VENV) demo-out dist build site
 
 # Benchmarks: measured promises. Every one is resumable; rows are kept in benchmarks/results/.
-.PHONY: false-positives strength robustness robustness-figures denials theory theory-figures bench-speed bench-scaling
+.PHONY: false-positives strength robustness robustness-figures denials theory theory-figures bench-speed bench-scaling own-models
 
 false-positives: venv  ## how often innocent models verify: real models, fresh secrets (an hour)
 	$(BIN)/python benchmarks/false_positives.py --into docs/results/appendix/false-positives.md
@@ -101,11 +101,14 @@ theory-figures: venv  ## draw the figures of docs/explanation/theory.md again
 bench-speed: venv  ## cost against networkx, plain loops and simulation (half an hour, idle machine)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed --into docs/results/appendix/cost.md
 
+own-models: venv  ## mark.embed on models as users write them: evidence, task, cost (half an hour)
+	$(BIN)/python benchmarks/own_models.py --into docs/results/own-models.md
+
 bench-scaling: venv  ## cost of each part as it grows, and two workers against one (five minutes, idle machine)
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 # Studies: one-off measurements behind a design choice. Resumable as well.
-.PHONY: tuning-schemes evidence recipe presentations eigenvalue forgers channel stealth owners collusion
+.PHONY: tuning-schemes evidence recipe presentations embedding eigenvalue forgers channel stealth owners collusion
 
 tuning-schemes: venv  ## settings of every scheme of the comparison, on validation data (an hour)
 	$(BIN)/python studies/tuning_schemes.py
@@ -118,6 +121,9 @@ recipe: venv  ## one setting of the embedding changed at a time, on validation d
 
 presentations: venv  ## how many presentations, steps and learning rates a mark needs, on validation data (an hour)
 	$(BIN)/python studies/presentations.py --into docs/results/appendix/presentations.md
+
+embedding: venv  ## the settings of mark.embed, on validation data (an hour)
+	$(BIN)/python studies/embedding.py --into docs/results/appendix/trained-models.md
 
 eigenvalue: venv  ## what one eigenvalue costs at n = 32
 	OMP_NUM_THREADS=1 $(BIN)/python studies/eigenvalue.py

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from invgnn.nn.model_file import load_model as load_model
     from invgnn.nn.model_file import save_model as save_model
     from invgnn.nn.perception import attach_head as attach_head
+    from invgnn.nn.typed_graphs import Schema as Schema
     from invgnn.nn.weight_scaling import scale_weights as scale_weights
     from invgnn.nn.weight_scaling import unscale_weights as unscale_weights
     from invgnn.readout.reading import Reading as Reading
@@ -50,6 +51,7 @@ _HOMES = {
     "Recipe": "watermark.recipe",
     "Reference": "watermark.reference",
     "Sampler": "watermark.sampler",
+    "Schema": "nn.typed_graphs",
     "Secret": "secret",
     "Sequential": "audit.sequential",
     "Task": "training.tasks",

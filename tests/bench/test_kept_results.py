@@ -17,6 +17,8 @@ PAGES = {
     "studies/evidence": "results/paper-scheme",
     "studies/recipe": "results/appendix/embedding-study",
     "studies/presentations": "results/appendix/presentations",
+    "studies/embedding": "results/appendix/trained-models",
+    "benchmarks/own_models": "results/own-models",
     "studies/forgers": "results/appendix/forgeries",
     "studies/channel": "results/score-channel",
     "studies/stealth": "results/stealth",

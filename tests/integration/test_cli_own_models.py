@@ -41,6 +41,13 @@ def metric(model):
     return 0.5
 
 
+def numbers():
+    items = graphs()
+    for item in items:
+        item.y = item.x.mean().view(1)
+    return items
+
+
 def nothing():
     return None
 """
@@ -92,6 +99,26 @@ def test_from_a_checkpoint_to_a_verdict(folder):
     )["rows"]
     assert len(rows) > 1
     assert all(row["accuracy"] is not None for row in rows)
+
+
+def test_real_targets_declare_values(folder):
+    run("keygen", "-o", "a.secret")
+    data = ["--data", "own_nets_for_tests:numbers", "--m", 16]
+    drawn = json.loads(run("carriers", "--secret", "a.secret", *data, "-o", "a.mark", "--json").stdout)
+    assert [r["access"] for r in drawn["context"]["readings"]] == ["embedding", "values"]
+    refused = run("carriers", "--secret", "a.secret", *data, "--access", "logits", "-o", "b.mark", code=2)
+    assert "values" in refused.output
+
+
+def test_a_model_of_ones_own_is_calibrated(folder):
+    own = ["--architecture", "own_nets_for_tests:Net", "--data", "own_nets_for_tests:graphs"]
+    few = ["--epochs", 3, "--checkpoints", 2, "--marked", 1, "--graphs", 2, "--grid", "1", "--m", 16]
+    found = json.loads(run("calibrate", *own, *few, "--json").stdout)
+    assert found["setting"] == "own_nets_for_tests:graphs/own_nets_for_tests:Net"
+    assert [trial["beta"] for trial in found["trials"]] == [1.0]
+    assert "built-in" in run("calibrate", *own, *few, "--access", "perception", code=2).output
+    assert "belong together" in run("calibrate", *own[2:], code=2).output
+    assert "either --task or --data" in run("calibrate", code=2).output
 
 
 def test_what_is_missing_is_said(folder):

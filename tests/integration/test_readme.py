@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 EPOCHS = {"own_graph_model": 8, "own_node_model": 60, "edge_attributes": 20, "trained_model": 8, "gat": 20}
 EPOCHS |= {"encodings": 4, "regression": 25, "link_prediction": 8}
 NEEDS = {"edge_attributes": "MUTAG", "regression": "MUTAG", "link_prediction": "Cora"}
-EPOCHS |= {"monitored_loop": 12, "random_node_loader": 10, "lightning_callback": 15}
+EPOCHS |= {"typed_graphs": 6, "monitored_loop": 12, "random_node_loader": 10, "lightning_callback": 15}
 EPOCHS["ddp"] = 6  # here one process; with two in test_distributed
 
 

@@ -79,6 +79,19 @@ def test_a_graph_model_learns_the_mark_and_keeps_its_answers(graphs, draw):
     assert found.presentations == found.steps * found.plan.count / 16
 
 
+def test_something_else_than_scores_can_be_kept(web, draw):
+    asked = []
+
+    def doubled(model, batch):
+        asked.append(model.training)
+        return 2 * model(batch.x, batch.edge_index)
+
+    found = quietly(draw("node"), NodeNet(), web.data, steps=40, keep=doubled)
+    assert set(asked) == {True, False}  # the model in training, and as it was before
+    assert found.agreement <= 1
+    assert found.bits["embedding"] > 8
+
+
 def test_the_result_reads_well(graphs, draw):
     found = quietly(draw(), GraphNet(graphs[0].x.shape[1]), graphs, steps=2, metric=lambda m: 0.912)
     text = str(found)
@@ -163,6 +176,7 @@ def test_the_plan_is_stated_before_the_first_step(graphs, draw, caplog):
 
 def test_it_stops_once_every_carrier_is_learnt(graphs, draw, monkeypatch):
     monkeypatch.setattr(module, "SETTLED", math.inf)
+    monkeypatch.setattr(module, "ENOUGH", 0.0)
     with pytest.warns(WeakMarkWarning, match="in evaluation mode"):
         found = draw().embed(GraphNet(graphs[0].x.shape[1]), graphs, steps=50)
     assert found.steps == 2  # one settled round, and as many steps to let the rate fall

@@ -720,7 +720,9 @@ def test_carriers_of_a_plain_mark_keep_the_gap(draw):
 
 def test_how_a_student_is_taught_if_nothing_else_is_said(draw, monkeypatch):
     said = {}
-    monkeypatch.setattr("invgnn.watermark.mark.refresh", lambda *parts, **options: said.update(options))
+    monkeypatch.setattr(
+        "invgnn.watermark.trainable.refresh", lambda *parts, **options: said.update(options)
+    )
     draw().refresh(None, None, [])
     assert said == {"epochs": 100, "lr": 0.01, "temperature": 2.0, "seed": 41, "progress": None}
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -311,6 +311,10 @@ class _Walk:
             if not _is_library(value):
                 self._foreign("function", value, f"{name}: ")
             return
+        elif type(value) is ModuleType:  # graphs of torch.fx hold the modules that they call into
+            if not _is_library_module(value):
+                self.unknown.append(f"{name}, the module {value.__name__}")
+            return
         elif type(value) in _MAPS:
             held = value
         elif type(value) in (list, tuple, set, frozenset):
@@ -425,10 +429,19 @@ def _code_of(thing: Any) -> Any:
     return thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing)
 
 
+def _is_library_module(module: ModuleType) -> bool:
+    """Return whether a module is the one that Python or an installed library has under its name."""
+    package = module.__name__.partition(".")[0]
+    known = package in sys.stdlib_module_names or package in LIBRARIES
+    return known and sys.modules.get(module.__name__) is module
+
+
 def _is_library(thing: Any) -> bool:
     """Return whether a class or function is the one that an installed library defines under its name."""
     code = _code_of(thing)
     module = getattr(code, "__module__", None) or ""
+    if not isinstance(module, str):  # such as a descriptor, in code that torch.fx made
+        return False
     if module == "builtins":
         return getattr(builtins, getattr(code, "__qualname__", ""), None) is code
     if not any(module == name or module.startswith(f"{name}.") for name in LIBRARIES):

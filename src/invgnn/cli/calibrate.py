@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from invgnn.cli.console import fold, progress, verb
-from invgnn.cli.options import Json, M, Setting, TrainingSeed
+from invgnn.cli.options import Json, M, OptionalSetting, OwnArchitecture, OwnData, TrainingSeed
+from invgnn.cli.own_models import both_or_neither, build_model, load_own_task, one_of
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ EXAMPLES = """\b
 Examples:
   invgnn calibrate --task PROTEINS/GIN
   invgnn calibrate --task PROTEINS/GIN --access perception --eps 0.02
+  invgnn calibrate --architecture nets:build --data nets:graphs --epochs 40
   invgnn calibrate --task BA-2motif/GIN --epochs 20 --checkpoints 5 \\
       --marked 5 --graphs 16 --grid 0.1,1
 """
@@ -25,7 +27,9 @@ Examples:
 
 @verb
 def calibrate(
-    task: Setting,
+    task: OptionalSetting = None,
+    architecture: OwnArchitecture = None,
+    data: OwnData = None,
     access: Annotated[
         str,
         typer.Option(
@@ -71,7 +75,13 @@ def calibrate(
 
     The certified weight is usually far too small to embed a mark. The output then shows both the certified
     and the useful weight. No secret is needed, and no file is written. Takes a few minutes on PROTEINS/GIN.
+
+    For a model of your own, --architecture names a function that builds it and --data one that returns
+    labelled graphs. The model should have no dropout.
     """
+    one_of(task, data)
+    both_or_neither(architecture, data)
+    from invgnn.nn.rng import seeded
     from invgnn.theory.calibration import calibrate as run
     from invgnn.theory.outcome import Plan
 
@@ -86,7 +96,13 @@ def calibrate(
         m=m,
         seed=seed,
     )
-    found = run(task, plan, stage=progress)
+    if architecture is not None and data is not None:
+        own = load_own_task(data, seed)
+        with seeded(seed):
+            model = build_model(architecture)
+        found = run(f"{data}/{architecture}", plan, task=own, model=model, stage=progress)
+    else:
+        found = run(str(task), plan, stage=progress)
     return found.record(), _words(found), 0
 
 

@@ -42,13 +42,15 @@ def carriers(
     data: OwnData = None,
     m: M = 128,
     access: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="LIST",
             help="Access levels at which suspects may be read, comma-separated: embedding (you have the "
-            "weights), logits (an API that returns scores), labels (an API that returns only labels).",
+            "weights), logits (an API that returns scores), labels (an API that returns only labels), "
+            "values (an API that returns real numbers or several independent labels).",
+            show_default="embedding,logits, or embedding,values",
         ),
-    ] = "embedding,logits",
+    ] = None,
     layer: Annotated[
         str,
         typer.Option(
@@ -141,10 +143,10 @@ def carriers(
     from invgnn.watermark.sampler import Sampler
 
     loaded = None if task is None else load_task(task.partition("/")[0], seed)
-    levels = list(dict.fromkeys(level.strip() for level in access.split(",")))
+    levels = access and list(dict.fromkeys(level.strip() for level in access.split(",")))
     options: dict[str, Any] = {
         "m": m,
-        "access": cast("list[Access]", levels),  # this and the key are checked by draw
+        "access": cast("list[Access] | None", levels or None),  # this and the key are checked by draw
         "layer": layer,
         "classes": None if loaded is None else loaded.num_classes,
         "invariant": invariant,

@@ -94,7 +94,7 @@ def embed(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="With --architecture: most optimiser steps. Default: 200."),
+        typer.Option(metavar="N", min=1, help="With --architecture: most optimiser steps. Default: 800."),
     ] = None,
     seed: TrainingSeed = 41,
     dry_run: Annotated[

@@ -121,6 +121,14 @@ def one_of(task: str | None, data: str | None) -> None:
         )
 
 
+def both_or_neither(architecture: str | None, data: str | None) -> None:
+    """Raise an error if only one of --architecture and --data was given."""
+    if (data is None) != (architecture is None):
+        raise ParameterError(
+            "--data and --architecture belong together", "give both for a model of your own, or --task"
+        )
+
+
 def embed_own(
     mark: Watermark,
     architecture: str,
@@ -148,10 +156,11 @@ def embed_own(
 
     from invgnn.audit.verify import verify
     from invgnn.storage import atomic
+    from invgnn.watermark.embed import DEFAULT
 
     model = load_weights(start, architecture)
     measure = None if metric is None else load_function(metric, "a number")
-    with progress("embedding", options.get("steps") or 200) as tick:
+    with progress("embedding", options.get("steps") or DEFAULT.steps) as tick:
         done = 0
 
         def report(step: int, total: int) -> None:

@@ -23,7 +23,7 @@ from invgnn.cli.options import (
     SecondModel,
     SplitSeed,
 )
-from invgnn.cli.own_models import load_own_task, load_weights, one_of
+from invgnn.cli.own_models import both_or_neither, load_own_task, load_weights, one_of
 from invgnn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -91,10 +91,7 @@ def stress(
     The full suite trains about twenty models, which takes a while. --quick takes about a minute.
     """
     one_of(task, data)
-    if (data is None) != (architecture is None):
-        raise ParameterError(
-            "--data and --architecture belong together", "give both for a model of your own, or --task"
-        )
+    both_or_neither(architecture, data)
     check_input(mark, model, second)
     if output is not None:
         check_output(output, overwrite)

@@ -79,8 +79,9 @@ def verify(
         str | None,
         typer.Option(
             metavar="LEVEL",
-            help="Read only this declared level: embedding, logits or labels. Default: all declared levels "
-            "that the suspect supports, in one pass. The evidence is corrected for all of them either way.",
+            help="Read only this declared level: embedding, logits, labels or values. Default: all "
+            "declared levels that the suspect supports, in one pass. The evidence is corrected for all of "
+            "them either way.",
         ),
     ] = None,
     alpha: Alpha = 1e-6,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from invgnn.errors import DataError
 from invgnn.graphs.disjoint_union import Graphs, Ints, offsets_of, ranges
+from invgnn.graphs.offsets import Offsets
 
 KINDS = ("node", "edge", "graph")
 """What a tensor has one row of."""
@@ -30,7 +30,7 @@ Tensors: TypeAlias = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Attributed:
+class Attributed(Offsets):
     """Graphs in one disjoint union, exactly as a model is given them.
 
     Unlike `Graphs`, edges may be in any order and may be self-loops or duplicates. Whole numbers are stored
@@ -48,7 +48,6 @@ class Attributed:
         DataError: If the arrays do not fit together, or a value is not finite.
     """
 
-    ptr: Ints
     arrow_ptr: Ints
     edge_index: Ints
     node: Tensors
@@ -132,9 +131,6 @@ class Attributed:
         }
         return Attributed(ptr, offsets_of(counts), self.edge_index[:, edges] + shift, **tables)
 
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
-
     def __repr__(self) -> str:
         return f"Attributed({len(self)} graphs, {self.num_nodes} nodes, {', '.join(self.names)})"
 
@@ -142,21 +138,6 @@ class Attributed:
     def names(self) -> list[str]:
         """The names of all tensors."""
         return [name for kind in KINDS for name in getattr(self, kind)]
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes of all graphs together."""
-        return int(self.ptr[-1])
-
-    @cached_property
-    def sizes(self) -> Ints:
-        """The number of nodes of each graph [G]."""
-        return np.diff(self.ptr)
-
-    @cached_property
-    def graph_of_node(self) -> Ints:
-        """The number of the graph that each node belongs to [N]."""
-        return np.repeat(np.arange(len(self)), self.sizes)
 
     @property
     def x(self) -> NDArray[Any] | None:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from invgnn.errors import DataError
+from invgnn.graphs.offsets import Ints as Ints
+from invgnn.graphs.offsets import Offsets
 from invgnn.storage import encoding
 
-Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -33,7 +34,7 @@ class Draws(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graphs:
+class Graphs(Offsets):
     """Simple graphs in one disjoint union, all undirected or all directed.
 
     Nodes are numbered through the whole union. Integer features stay integers, because a model may use them
@@ -51,7 +52,6 @@ class Graphs:
             finite.
     """
 
-    ptr: Ints
     edges: Ints
     x: Features | None = None
     is_directed: bool = False
@@ -181,35 +181,12 @@ class Graphs:
         x = None if self.x is None else self.x.take(ranges(self.ptr[chosen], sizes), axis=0)
         return Graphs.unchecked(ptr, edges + shift[:, None], x, self.is_directed)
 
-    def __len__(self) -> int:
-        return self.num_graphs
-
     def __repr__(self) -> str:
         width = "no" if self.x is None else self.x.shape[1]
         return (
             f"Graphs({self.num_graphs} graphs, {self.num_nodes} nodes, "
             f"{len(self.edges)} edges, {width} features)"
         )
-
-    @property
-    def num_graphs(self) -> int:
-        """The number of graphs."""
-        return len(self.ptr) - 1
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes of all graphs together."""
-        return int(self.ptr[-1])
-
-    @cached_property
-    def sizes(self) -> Ints:
-        """The number of nodes of each graph [G]."""
-        return np.diff(self.ptr)
-
-    @cached_property
-    def graph_of_node(self) -> Ints:
-        """The number of the graph that each node belongs to [N]."""
-        return np.repeat(np.arange(self.num_graphs), self.sizes)
 
     @cached_property
     def graph_of_edge(self) -> Ints:

@@ -52,6 +52,34 @@ def rewire(g: Graphs, swaps: int, draws: Draws, tries: int = 20) -> tuple[Graphs
     return Graphs.unchecked(g.ptr, edges, g.x, g.is_directed), state.done
 
 
+def rewire_within(g: Graphs, kind: Ints, swaps: int, draws: Draws) -> tuple[Graphs, Ints]:
+    """Apply swaps to the edges between every two kinds of nodes separately.
+
+    One pair of kinds comes after another. So every node keeps its degree towards every kind of node.
+
+    Args:
+        g: The graphs, directed if an edge joins nodes of two kinds.
+        kind: The kind of every node, counted from 0 [N].
+        swaps: Number of swaps per graph and pair of kinds.
+        draws: The stream of random integers.
+
+    Returns:
+        The rewired graphs, and the number of successful swaps of each.
+    """
+    ends = kind[g.edges]
+    pair = ends[:, 0] * (int(kind.max(initial=0)) + 1) + ends[:, 1]
+    parts, total = [], np.zeros(len(g), dtype=np.int64)
+    for one in np.unique(pair):
+        found, done = rewire(
+            Graphs.unchecked(g.ptr, g.edges[pair == one], None, g.is_directed), swaps, draws
+        )
+        parts.append(found.edges)
+        total += done
+    edges = np.concatenate(parts) if parts else g.edges
+    edges = edges.take(np.lexsort((edges[:, 1], edges[:, 0])), axis=0)
+    return Graphs.unchecked(g.ptr, edges, g.x, g.is_directed), total
+
+
 EXHAUSTIVE_UP_TO = 64
 """Graphs up to this many edges are searched exhaustively for a possible swap after failed attempts."""
 LOOKAHEAD = 1 << 9

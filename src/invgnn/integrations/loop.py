@@ -23,7 +23,7 @@ class MarkLoop:
     Args:
         mark: The mark.
         model: The model that is trained, with or without a data-parallel or compiled wrapper.
-        steps: Optimiser steps of the whole training, over which the presentations are spread; None uses
+        steps: Optimiser steps of the whole training, at whose end the presentations are made; None uses
             some carriers in every step.
 
     Raises:

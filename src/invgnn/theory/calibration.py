@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from invgnn.errors import ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.perception import attach_head
 from invgnn.nn.rng import seeded
@@ -44,7 +45,12 @@ def quiet(label: str, total: int) -> Iterator[Tick]:
 
 
 def calibrate(
-    setting: str, plan: Plan | None = None, *, task: Task | None = None, stage: Stage = quiet
+    setting: str,
+    plan: Plan | None = None,
+    *,
+    task: Task | None = None,
+    model: nn.Module | None = None,
+    stage: Stage = quiet,
 ) -> Calibration:
     """Return the certified and the useful weight of a mark for a setting such as `PROTEINS/GIN`.
 
@@ -52,17 +58,26 @@ def calibrate(
     discarded.
 
     Args:
-        setting: Task and backbone, separated by a slash.
+        setting: Task and backbone, separated by a slash; with `model`, a name for the result.
         plan: Settings of the calibration; the defaults of `Plan` if omitted.
         task: The task, if it is loaded already.
+        model: A model of your own with fresh weights, for `task`; it is trained in place.
         stage: Opens a stage of the work, to report progress.
 
     Returns:
         The constants, one trial per weight, and the chosen weight.
+
+    Raises:
+        ParameterError: If `model` is given without `task`, or with a plan for the perception head.
     """
-    name, backbone = parse_setting(setting)
     plan = plan or Plan()
-    work = _Work(setting, plan, task or load_task(name, plan.seed), backbone, stage)
+    if model is not None:
+        task = _own(task, plan)
+    else:
+        name, backbone = parse_setting(setting)
+        task = task or load_task(name, plan.seed)
+        model = new_model(task, backbone, plan.seed)
+    work = _Work(setting, plan, task, model, stage)
     with stage(f"trying {len(plan.grid)} weights and none", (len(plan.grid) + 1) * plan.marked) as tick:
         control = work.trial(0.0, tick)
         trials = tuple(work.trial(beta, tick) for beta in sorted(plan.grid))
@@ -83,11 +98,11 @@ def calibrate(
 class _Work:
     """The unmarked model, the measurements around it, and trials that start from it."""
 
-    def __init__(self, setting: str, plan: Plan, task: Task, backbone: str, stage: Stage) -> None:
+    def __init__(self, setting: str, plan: Plan, task: Task, model: nn.Module, stage: Stage) -> None:
         self.plan, self.task, self.stage = plan, task, stage
         reference = Reference.of(task.data)
         self.mark = _draw(setting, plan, reference)
-        self.model = new_model(task, backbone, plan.seed)
+        self.model = model
         if plan.access == "perception":
             with seeded(plan.seed):
                 attach_head(self.model, _width(self.model))
@@ -174,6 +189,18 @@ class _Work:
             with self.stage("outside the neighbourhood: half the weight", self.plan.marked) as tick:
                 trial = self.trial(trial.beta / 2, tick)
         return trial
+
+
+def _own(task: Task | None, plan: Plan) -> Task:
+    """Return the task of a model of one's own, if it can be calibrated."""
+    if task is None:
+        raise ParameterError("a model of your own needs its task", "pass task=own_task(graphs, name)")
+    if plan.access == "perception":
+        raise ParameterError(
+            "the perception head is attached to built-in backbones only",
+            "calibrate access='embedding' or 'logits'",
+        )
+    return task
 
 
 def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from invgnn.errors import CarrierError
 from invgnn.graphs.disjoint_union import Draws, Graphs
-from invgnn.graphs.rewiring import rewire
+from invgnn.graphs.rewiring import rewire, rewire_within
 from invgnn.graphs.statistics import clustering, degrees
 from invgnn.stats.ks_test import similar
-from invgnn.watermark.feature_donors import FeatureDonors
+from invgnn.watermark.feature_donors import FeatureDonors, TypedDonors, types_of
 from invgnn.watermark.reference import Reference
 from invgnn.watermark.sampler import Sampler, hashes_of
 
@@ -98,10 +98,7 @@ class _Drawing:
 
     def run(self, draws: Draws, progress: Callable[[int], None] | None) -> Carriers:
         """Draw waves of candidates until the set is full."""
-        tried, count, x = 0, self.sampler.donors, self.features
-        donors = (
-            None if not count or x is None or not x.shape[1] else FeatureDonors.collect(x, count, draws)
-        )
+        tried, donors = 0, self._donors(draws)
         while self.room.sum() > 0:
             if tried >= self.sampler.patience * self.m:
                 got = self.m - int(self.room.sum())
@@ -113,7 +110,23 @@ class _Drawing:
                 progress(before - int(self.room.sum()))
         return Carriers(Graphs.concat(self.accepted), +self.rejected, tried)
 
-    def _wave(self, draws: Draws, donors: FeatureDonors | None) -> None:
+    def _donors(self, draws: Draws) -> FeatureDonors | TypedDonors | None:
+        """Return the donors of features, if carriers get any."""
+        count, types, x = self.sampler.donors, self.sampler.types, self.features
+        if not count or x is None or not x.shape[1]:
+            return None
+        if types is None:
+            return FeatureDonors.collect(x, count, draws)
+        return TypedDonors.collect(x, types, count, draws)
+
+    def _rewired(self, graphs: Graphs, draws: Draws) -> tuple[Graphs, NDArray[np.int64]]:
+        """Return graphs after one more step of swaps, and how many swaps were made in each."""
+        step, types = self.sampler.swap_step, self.sampler.types
+        if types is None:
+            return rewire(graphs, step, draws)
+        return rewire_within(graphs, types_of(graphs.x, types), step, draws)
+
+    def _wave(self, draws: Draws, donors: FeatureDonors | TypedDonors | None) -> None:
         """Rewire one batch of seeds step by step until each passes every check or reaches the cap."""
         while len(self.deck) < self.sampler.wave:
             self.deck = np.append(self.deck, draws.permutation(len(self.seeds)))
@@ -121,7 +134,7 @@ class _Drawing:
         self.deck = self.deck[self.sampler.wave :]
         graphs = donors.donate(graphs, draws) if donors else graphs
         for _ in range(self.sampler.swap_step, self.sampler.swap_cap + 1, self.sampler.swap_step):
-            graphs, done = rewire(graphs, self.sampler.swap_step, draws)
+            graphs, done = self._rewired(graphs, draws)
             keys = hashes_of(graphs, self.sampler)
             reason = self._judge(graphs, done, keys)
             passed = np.flatnonzero(reason == "")

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from invgnn.checks import check_whole
 from invgnn.errors import DataError, EmbeddingError, ParameterError
 from invgnn.nn.distributed import peers
-from invgnn.nn.forward import evaluation_mode, observe, to_batch, unwrap, weight_of
+from invgnn.nn.forward import Forward, evaluation_mode, observe, to_batch, unwrap, weight_of
 from invgnn.nn.gradient_projection import projected_sum
 from invgnn.nn.layers import has_batch_norm, parts_of
 from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.nn.running_statistics import reestimate
+from invgnn.nn.typed_graphs import flattened
 from invgnn.nn.weight_scaling import scale_weights, unscale_weights
 from invgnn.watermark.embedded import Embedded
 from invgnn.watermark.levels import levels_of, warn_if_weak
@@ -37,10 +38,6 @@ Metric = Callable[[nn.Module], float]
 Progress = Callable[[int, int], None]
 """Called with the number of finished steps and the total."""
 
-STEPS = 200
-"""Most steps of an embedding."""
-LR = 0.03
-"""Learning rate of the first attempt; a mark embedded in large steps withstands fine-tuning better."""
 BACK_OFF = (1.0, 0.25, 0.05)
 """Learning rates of the attempts, relative to the first: the next if one diverges."""
 DIVERGED = 3.0
@@ -49,16 +46,36 @@ FAR = 2.0
 """A loss on the task below this is no divergence, in nats: many models start from a loss of zero."""
 RECENT = 10
 """Over how many steps the loss on the task is averaged to tell a divergence from a bad batch."""
-KEEP = 5.0
-"""Weight of the scores to keep relative to the mark; with 1 a GCN and a GIN lost more accuracy."""
 SETTLED = 0.15
-"""A mark is embedded once its mean loss, relative to beta, is below this value over a round of carriers.
+"""A mark may be embedded once its mean loss, relative to beta, is below this over a round of carriers.
 
-The rate falls from then on, over as many steps again, in which the loss falls further.
+If the evidence is enough as well, the rate falls from then on, over as many steps again.
 """
+ENOUGH = 100.0
+"""Evidence in bits that every declared level must have in evaluation mode before an early end."""
+CHECK_EVERY = 20
+"""Evidence is read after every so-many-th step, once the loss is low."""
 CARRIERS = 128
 """Most carriers in a step: few large steps embed a mark sooner than many small ones."""
 _LOG = logging.getLogger("invgnn")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a mark is embedded in a trained model. `make embedding` measures the choice.
+
+    Attributes:
+        steps: Most optimiser steps.
+        lr: Learning rate of the first attempt.
+        keep: Weight of the scores to keep relative to the mark.
+    """
+
+    steps: int = 800
+    lr: float = 0.01
+    keep: float = 5.0
+
+
+DEFAULT = Settings()
 
 
 def embed(
@@ -66,29 +83,28 @@ def embed(
     model: nn.Module,
     data: Any,
     *,
-    steps: int | None,
-    lr: float,
-    batch_size: int,
-    metric: Metric | None,
-    seed: int,
-    progress: Progress | None,
+    settings: Settings = DEFAULT,
+    batch_size: int = 64,
+    metric: Metric | None = None,
+    keep: Forward | None = None,
+    seed: int = 41,
+    progress: Progress | None = None,
 ) -> Embedded:
     """Embed a mark in a trained model; see `Watermark.embed`."""
     start = time.perf_counter()
-    _check(mark, model, lr)
+    _check(mark, model, settings)
     core = unwrap(model)
-    check_whole("steps", STEPS if steps is None else steps, 1, 2**31)
-    inputs = TaskBatches(data, mark.level, batch_size, weight_of(core))
+    inputs = TaskBatches(flattened(data, mark.forward), mark.level, batch_size, weight_of(core))
     for reading in mark.readings:  # a model that cannot be read fails now
         mark.read(core, reading.access)
     before = _measured(metric, core)
-    own = OwnScores(core, mark.forward, remember=inputs.fixed)
-    run = _Run(mark, core, inputs, STEPS if steps is None else steps, own, progress)
+    own = OwnScores(core, keep or mark.forward, remember=inputs.fixed)
+    run = _Run(mark, core, inputs, settings, own, keep, progress)
     _LOG.info("embedding a mark: %s", run.plan)
     with seeded(seed), _restored(core):
-        carriers = to_batch(mark.carriers, weight_of(core))
+        carriers = to_batch(mark.batches.carriers, weight_of(core))
         unscale_weights(core, carriers, mark.forward)
-        made, used = run.attempts(lr)
+        made, used = run.attempts()
         reestimate(core, inputs, mark.forward)
         if mark.recipe.weight_scale is not None:
             scale_weights(core, carriers, mark.recipe.weight_scale, mark.forward)
@@ -113,9 +129,15 @@ class _Run:
     mark: Refreshable
     model: nn.Module
     inputs: TaskBatches
-    steps: int
+    settings: Settings
     own: OwnScores
+    keep: Forward | None
     progress: Progress | None
+
+    @property
+    def steps(self) -> int:
+        """Most optimiser steps."""
+        return self.settings.steps
 
     @property
     def plan(self) -> Plan:
@@ -131,7 +153,7 @@ class _Run:
         Not so with batch norms: in training mode, statistics would be those of task inputs and carriers
         together, and the scores that the model keeps would not be those of evaluation mode.
         """
-        if not self.mark.recipe.joint or has_batch_norm(self.model):
+        if self.keep is not None or not self.mark.recipe.joint or has_batch_norm(self.model):
             return False
         try:
             self.mark.mix(self.inputs.first, step=0)
@@ -139,13 +161,13 @@ class _Run:
             return False
         return True
 
-    def attempts(self, lr: float) -> tuple[int, float]:
+    def attempts(self) -> tuple[int, float]:
         """Embed the mark, with lower learning rates if the model does not stand one.
 
         Returns:
             The number of steps, and the learning rate.
         """
-        before = copy.deepcopy(self.model.state_dict())
+        before, lr = copy.deepcopy(self.model.state_dict()), self.settings.lr
         for share in BACK_OFF:
             try:
                 return self._attempt(share * lr), share * lr
@@ -157,6 +179,10 @@ class _Run:
             "as before",
             "pass a smaller lr, and check that the model returns finite scores on its own data",
         )
+
+    def _enough(self) -> bool:
+        """Return whether every declared level has enough evidence in evaluation mode."""
+        return all(level.bits >= ENOUGH for level in levels_of(self.mark, self.model).values())
 
     def _attempt(self, lr: float) -> int:
         mark, plan = self._paced(), self.plan
@@ -170,11 +196,12 @@ class _Run:
             if not _mean(kept[-RECENT:]) <= max(FAR, DIVERGED * kept[0]):
                 raise _Diverged
             marked.append(float(own.detach()))
-            return projected_sum(KEEP * task, own, self.model.parameters(), mark.recipe.cap)
+            return projected_sum(self.settings.keep * task, own, self.model.parameters(), mark.recipe.cap)
 
         def after(step: int) -> None:
             last = marked[-portions:]
-            if len(last) == portions and sum(last) < portions * SETTLED * mark.recipe.beta:
+            low = len(last) == portions and sum(last) < portions * SETTLED * mark.recipe.beta
+            if low and step % CHECK_EVERY == 0 and self._enough():
                 rate.finish_after(step, step + 1)
             if self.progress:
                 self.progress(step + 1, rate.epochs)
@@ -195,14 +222,15 @@ class _Run:
             mixed = mark.mix(batch, **when)
             scores = mixed(self.model)
             return kept_loss(scores, kept, mark.classes), mixed.loss()
-        scores = observe(self.model, batch, None, mark.forward).scores
+        scores = observe(self.model, batch, None, self.keep or mark.forward).scores
         return kept_loss(scores, kept, mark.classes), mark.loss(self.model, **when)
 
     def agreement(self) -> float:
         """Return the share of the answers on one pass over the task inputs that are as before."""
         with seeded(0):
             pairs = [
-                (scores_of(self.model, batch, self.mark.forward), self.own(batch)) for batch in self.inputs
+                (scores_of(self.model, batch, self.keep or self.mark.forward), self.own(batch))
+                for batch in self.inputs
             ]
         found, kept = (torch.cat(side) for side in zip(*pairs, strict=True))
         return agreement(found, kept, self.mark.classes)
@@ -216,14 +244,16 @@ class _Diverged(Exception):
     """The scores of a model went far from those that it should keep."""
 
 
-def _check(mark: Refreshable, model: nn.Module, lr: float) -> None:
+def _check(mark: Refreshable, model: nn.Module, settings: Settings) -> None:
     """Refuse what cannot be embedded."""
     if not isinstance(model, nn.Module):
         raise ParameterError(
             f"the model is a {type(model).__name__}", "mark.embed(model, data): an nn.Module"
         )
+    lr = settings.lr
+    check_whole("steps", settings.steps, 1, 2**31)
     if not (isinstance(lr, int | float) and 0 < lr < math.inf):
-        raise ParameterError(f"lr={lr} is not a positive number", f"leave it out for {LR:g}")
+        raise ParameterError(f"lr={lr} is not a positive number", f"leave it out for {DEFAULT.lr:g}")
     if mark.score_channel is not None:
         raise ParameterError(
             "this mark has a score channel, which needs whole epochs over the task",

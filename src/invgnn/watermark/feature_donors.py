@@ -53,3 +53,34 @@ class FeatureDonors:
         dealt = draws.below(np.full(g.num_nodes, self.number))
         x = self.rows.take(chosen[g.graph_of_node, dealt], axis=0)
         return Graphs.unchecked(g.ptr, g.edges, x, g.is_directed)
+
+
+@dataclass(frozen=True, eq=False)
+class TypedDonors:
+    """Donors for every type of node: a node gets the features of nodes of its own type."""
+
+    of_type: dict[int, FeatureDonors]
+    types: int
+
+    @classmethod
+    def collect(cls, x: Features, types: int, number: int, draws: Draws) -> TypedDonors:
+        """Collect the rows of every type that occurs; the first columns of a row are a code of its type."""
+        kind = types_of(x, types)
+        found = {int(t): FeatureDonors.collect(x[kind == t], number, draws) for t in np.unique(kind)}
+        return cls(found, types)
+
+    def donate(self, g: Graphs, draws: Draws) -> Graphs:
+        """Return the graphs with features from that many rows for each type, type after type."""
+        x, kind = np.asarray(g.x).copy(), types_of(g.x, self.types)
+        for number, donors in self.of_type.items():
+            mine = kind == number
+            sizes = np.bincount(g.graph_of_node[mine], minlength=len(g))
+            part = Graphs.unchecked(offsets_of(sizes), g.edges[:0], x[mine])
+            x[mine] = donors.donate(part, draws).x
+        return Graphs.unchecked(g.ptr, g.edges, x, g.is_directed)
+
+
+def types_of(x: Features | None, types: int) -> Ints:
+    """Return the type of every node from the one-hot code in its first columns."""
+    found: Ints = np.asarray(x)[:, :types].argmax(1).astype(np.int64)
+    return found

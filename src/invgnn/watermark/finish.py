@@ -8,6 +8,7 @@ from torch import nn
 
 from invgnn.nn.forward import to_batch, unwrap, weight_of
 from invgnn.nn.running_statistics import reestimate
+from invgnn.nn.typed_graphs import flattened
 from invgnn.nn.weight_scaling import scale_weights
 from invgnn.watermark.levels import Level, levels_of, warn_if_weak
 from invgnn.watermark.protocol import Refreshable
@@ -23,9 +24,9 @@ def finish(mark: Refreshable, model: nn.Module, data: Any, batch_size: int) -> d
     """Re-estimate running statistics and scale weights; see `Watermark.finish`."""
     core = unwrap(model)
     like = weight_of(core)
-    reestimate(core, TaskBatches(data, mark.level, batch_size, like), mark.forward)
+    reestimate(core, TaskBatches(flattened(data, mark.forward), mark.level, batch_size, like), mark.forward)
     if mark.recipe.weight_scale is not None:
-        scale_weights(core, to_batch(mark.carriers, like), mark.recipe.weight_scale, mark.forward)
+        scale_weights(core, to_batch(mark.batches.carriers, like), mark.recipe.weight_scale, mark.forward)
     found = levels_of(mark, core)
     warn_if_weak(found, _REMEDY, stacklevel=3)
     return found

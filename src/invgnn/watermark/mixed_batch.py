@@ -14,6 +14,7 @@ from invgnn.nn.distributed import peers
 from invgnn.nn.forward import as_batch, observe, run, unwrap
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.nn.observation import Observation, num_graphs
+from invgnn.nn.typed_graphs import is_typed
 from invgnn.watermark.carrier_batches import ENOUGH, Part
 from invgnn.watermark.embedding_loss import observed_loss
 from invgnn.watermark.protocol import Embeddable
@@ -100,6 +101,11 @@ class MixedBatch:
 
 def _check(mark: Embeddable, task: Any) -> None:
     """Refuse a task batch that carriers cannot be mixed into."""
+    if is_typed(task):
+        raise DataError(
+            "carriers cannot be mixed into a batch of HeteroData",
+            "use a forward pass of their own: task_loss + mark.loss(model, step=step, steps=steps)",
+        )
     lost = _lost(task, mark.batches.carriers.more)
     if lost:
         raise DataError(

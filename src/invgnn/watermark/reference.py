@@ -167,9 +167,9 @@ def check_kind(data: Any) -> None:
     kind = type(data).__name__
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
         raise DataError(
-            f"a {kind} has several types of nodes, and carriers have one",
-            "convert it with data.to_homogeneous(), and turn node_type and edge_type into what the model "
-            "needs in forward=; see the page on typed and temporal graphs",
+            f"a single {kind} cannot be marked: typed carriers are drawn for graph tasks only",
+            "pass a list of HeteroData, one for each graph; for a node task convert it with "
+            "data.to_homogeneous(), and see the page on typed and temporal graphs",
         )
     if {"src", "dst", "t"} <= set(data.keys() if hasattr(data, "num_events") else ()):
         raise DataError(

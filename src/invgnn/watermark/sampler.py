@@ -40,6 +40,9 @@ class Sampler:
             keeps the features of the seed graph: harder to tell from a task graph, and harder to embed.
         wave: Candidates rewired at once; part of the definition, since it orders the draws.
         patience: Candidates tried per carrier before giving up.
+        types: Number of types of nodes, whose one-hot code is in the first columns of the features. Edges
+            are then swapped with edges between nodes of the same types, and donors give their features to
+            nodes of their own type. None for graphs without types.
     """
 
     delta: float = 0.1
@@ -51,6 +54,7 @@ class Sampler:
     donors: int | None = 3
     wave: int = 256
     patience: int = 64
+    types: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside the limits: a file of a stranger decides what its reader computes."""
@@ -58,6 +62,8 @@ class Sampler:
             check_whole(name, getattr(self, name), 1, most)
         if self.donors is not None:
             check_whole("donors", self.donors, 1, 4096)
+        if self.types is not None:
+            check_whole("types", self.types, 1, 4096)
         check_number("delta", self.delta)
         check_number("size_quantile", self.size_quantile)
         if not 0 <= self.delta < 1:

@@ -12,6 +12,7 @@ from torch_geometric.loader import DataLoader
 from invgnn.errors import DataError
 from invgnn.nn.forward import placed
 from invgnn.nn.rng import preserved_rng
+from invgnn.nn.typed_graphs import is_typed
 from invgnn.watermark.inputs import is_one_graph
 
 _ADVICE = (
@@ -45,6 +46,11 @@ class TaskBatches:
             self._source = DataLoader(list(data), batch_size=batch_size, shuffle=True)
         with preserved_rng():  # loaders may shuffle
             self.first = next(iter(self), None)
+        if is_typed(self.first):
+            raise DataError(
+                "a loader of typed graphs cannot be used here",
+                "pass a list of HeteroData, one for each graph",
+            )
         if getattr(self.first, "edge_index", None) is None:
             raise DataError(f"this {type(data).__name__} holds no batch of PyG graphs", _ADVICE)
 
