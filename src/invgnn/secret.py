@@ -227,8 +227,15 @@ class Secret:
         """
         passphrase = conceal(passphrase)
         require_passphrase(passphrase, not sealed)
-        held = {name: np.frombuffer(self._bytes, np.uint8)}
-        container.write(path, kind, body, held, passphrase=passphrase, private=True, **options)
+        container.write(
+            path,
+            kind,
+            body,
+            {name: np.frombuffer(self._bytes, np.uint8)},  # in no variable, which a traceback could show
+            passphrase=passphrase,
+            private=True,
+            **options,
+        )
 
     def derive(self, label: str, *parts: str | bytes | int) -> Stream:
         """Derive the stream of this secret for one purpose.

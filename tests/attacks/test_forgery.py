@@ -108,9 +108,9 @@ FORGERIES = [
     ),
     *(ArrangeData(64), Transcribe(64), ChooseCarriers(32), ChooseSubset(32), RepeatCarriers(64)),
     *(UnbalanceKey(64), SignOfZero(64), TwinInputs(rounds=1), PickBest(), SupplyHead()),
-    *(AlignToOriginal(64, steps=60), KnowingForward(), ClaimantCode()),
+    *(AlignToOriginal(64, steps=120), KnowingForward(), ClaimantCode()),
     *(TransferCarriers(64, own=2, epochs=3, steps=30), AnotherOwner(128)),
-    EmbedLater(64, epochs=25, lr=1e-2),
+    EmbedLater(64, epochs=50, lr=1e-2),
 ]
 
 
@@ -488,7 +488,7 @@ def test_a_head_is_read_inside_the_suspect_only(forged, models):
 
 
 def test_controls_aligned_alike_verify_too(forged):
-    plainly, aligned, controlled = forged(AlignToOriginal(64, steps=60))[1]
+    plainly, aligned, controlled = forged(AlignToOriginal(64, steps=120))[1]
     assert (plainly.kind, plainly.bits < SLACK) == ("not owned", True)
     assert (aligned.kind, controlled.kind) == ("another model", "another model")
     assert controlled.says == "1 of 1 unmarked controls verify as well"

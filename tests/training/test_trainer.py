@@ -26,6 +26,7 @@ from invgnn.training.batching import Collated, accuracy
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import AFTER_TASK_RATES, WARMUP, planned, train
 from invgnn.watermark.mark import Watermark
+from invgnn.watermark.mixed_batch import MixedBatch
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.schedule import CarrierSchedule
 
@@ -507,3 +508,19 @@ def test_weights_decay_on_their_own_on_graph_tasks(motifs, web, monkeypatch, lev
     for option in ({}, {"decoupled": True, "weight_decay": 0.1}, {"decoupled": False}):
         train(new_model(task, "GIN", 0, hidden_channels=8), task, epochs=1, **option)
     assert kinds == [(adamw if decoupled else adam, 5e-4), (adamw, 0.1), (adam, 5e-4)]
+
+
+@pytest.mark.parametrize(("presentations", "weight"), [(2, 0.5), (200, 1.0)])
+def test_a_mark_has_half_its_weight_where_its_presentations_fit_in(
+    motifs, draw, monkeypatch, presentations, weight
+):
+    seen, loss = [], MixedBatch.loss
+
+    def watched(self):
+        seen.append(self.mark.recipe.beta)
+        return loss(self)
+
+    monkeypatch.setattr(MixedBatch, "loss", watched)
+    mark = draw(recipe=Recipe(beta=3.0, presentations=presentations, warmup_steps=0))
+    train(new_model(motifs, "GIN", 0, hidden_channels=8), motifs, mark, epochs=3)
+    assert set(seen) == {3.0 * weight}

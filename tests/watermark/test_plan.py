@@ -63,6 +63,7 @@ def test_a_run_that_is_long_enough_reaches_its_budget_and_no_more(run):
     else:  # every step uses all carriers, and that is all that can be done
         assert (plan.uses, plan.count) == (left, m)
     assert plan.scarce == (made < 0.5 * total)
+    assert plan.complete == (made >= total)
 
 
 @given(plans())

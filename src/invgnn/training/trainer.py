@@ -67,7 +67,7 @@ FALL = 1.0
 """In how many steps the learning rate falls once a mark is embedded, relative to those made so far."""
 
 WITH_TASK_WEIGHT = 0.5
-"""Weight of the mark's loss together with the task, relative to `recipe.beta`."""
+"""Weight of the mark's loss in a run that has enough steps, relative to `recipe.beta`."""
 
 SCORE_WEIGHT = 2.0
 """Weight of a model's own earlier scores, relative to the labels and to the mark, after the task."""
@@ -92,10 +92,10 @@ def train(
     """Train a model in place, with or without a mark, and keep the best epoch.
 
     On a task with several steps per epoch, the mark is embedded together with the task, in as many of the
-    last steps as its presentations take, with half the weight `recipe.beta`. On a task with one step per
-    epoch (a node task), the model is first trained on its task for `epochs` epochs, and the mark is then
-    embedded in `recipe.after_task` further ones, at a higher learning rate. In these it is trained on the
-    labels and on its own earlier scores.
+    last steps as its presentations take, with half the weight `recipe.beta` if there are enough steps for
+    all of them. On a task with one step per epoch (a node task), the model is first trained on its task for
+    `epochs` epochs, and the mark is then embedded in `recipe.after_task` further ones, at a higher learning
+    rate. In these it is trained on the labels and on its own earlier scores.
 
     A mark with a score channel needs a model that is trained on its task, and `mark.with_baseline(model,
     data)`. It is embedded by distillation from the baseline scores, shifted along the secret direction,
@@ -158,8 +158,8 @@ def train(
             targets = _Targets(embedding.shifted(mark.channel(task.data)))
             history = embedding.run(mark, embedding.plan(mark), targets)
     elif not _apart(task, mark, batch_size):
-        lighter = _changed(mark, beta=WITH_TASK_WEIGHT * mark.recipe.beta)
-        history = embedding.run(lighter, embedding.plan(mark))
+        plan = embedding.plan(mark)
+        history = embedding.run(_lighter(mark) if plan.complete else mark, plan)
     else:
         before = before if trained else fit_task(model, task, options, report)
         history = embedding.after_task(mark)
@@ -234,6 +234,11 @@ def _apart(task: Task, mark: Watermark, batch_size: int) -> bool:
 def _steps(task: Task, batch_size: int) -> int:
     """Return the number of optimiser steps in an epoch."""
     return 1 if task.level == "node" else -(-len(task.train) // batch_size)
+
+
+def _lighter(mark: Watermark) -> Watermark:
+    """Return a mark whose loss has the weight of a training that is long enough."""
+    return _changed(mark, beta=WITH_TASK_WEIGHT * mark.recipe.beta)
 
 
 def _changed(mark: Watermark, **changes: Any) -> Watermark:

@@ -68,6 +68,11 @@ class Plan:
         return self.uses * self.count / self.m
 
     @property
+    def complete(self) -> bool:
+        """Whether the run has enough steps for all presentations that the recipe asks for."""
+        return self.presentations >= self.wanted
+
+    @property
     def scarce(self) -> bool:
         """Whether the run has too few steps for the budget, so that the mark is probably weak."""
         return self.presentations < SCARCE * self.wanted

@@ -35,7 +35,8 @@ class Recipe:
     Attributes:
         loss: `logistic` on the signed answers, or the paper's `mse` to the targets.
         beta: Weight of the mark's loss beside a mean task loss. Answers are standardised, so it means the
-            same for every model and task. `train` uses half of it together with a task.
+            same for every model and task. `train` uses half of it together with a
+            task, in a training that is long enough for all presentations.
         presentations: How often every carrier is used in the whole training. The cost of a mark is this
             number of carriers, whatever the size of the data. They are made at the end of the training.
             None means 200.
