@@ -14,8 +14,8 @@ import invgnn
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = GIN(4, 64, 3, norm="batch_norm")
-        self.out = torch.nn.Linear(64, 2)
+        self.body = GIN(4, 32, 2, norm="batch_norm")
+        self.out = torch.nn.Linear(32, 2)
 
     def forward(self, x, edge_index, batch):
         return self.out(global_add_pool(self.body(x, edge_index), batch))

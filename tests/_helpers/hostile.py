@@ -43,6 +43,7 @@ def keys_of(request):
 
 
 class Server(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # otherwise every small answer takes 40 ms
     protocol_version = "HTTP/1.1"
     table: ClassVar[dict] = {}
     behaviour = ""
