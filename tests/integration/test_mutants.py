@@ -84,6 +84,7 @@ def project(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_of_a_tiny_module_one_mutant_dies_and_one_lives(project, monkeypatch, capsys):
     chosen = ["x + 2 → x + 3", "x < 0 → x < 1"]
     every = {
@@ -113,6 +114,7 @@ def test_of_a_tiny_module_one_mutant_dies_and_one_lives(project, monkeypatch, ca
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_tests_that_fail_by_themselves_kill_nobody(project):
     (project / "tests" / "test_tiny.py").write_text(TEST.replace("5", "6"))
     with pytest.raises(SystemExit, match="fail without any mutant"):
