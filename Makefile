@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA := $(firstword $(wildcard ../shared/datasets))
 export INVGNN_DATA ?= $(if $(DATA),$(abspath $(DATA)))
 
-.PHONY: help venv demo test lint docs dist test-slow test-rounding mutants clean
+.PHONY: help venv demo test lint docs dist test-stories test-slow test-rounding mutants clean
 
 help:  ## show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -40,7 +40,7 @@ demo: venv  ## run the full watermark lifecycle on a synthetic task (two minutes
 	$(BIN)/invgnn demo --overwrite
 
 test: venv lint  ## run style, types, import rules and all fast tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow and not story' -n 2 --dist worksteal
 
 lint: venv  ## check style, types and the direction of imports
 	$(BIN)/ruff check -q .
@@ -59,12 +59,15 @@ dist: venv  ## build wheel and sdist into dist/
 	rm -rf dist
 	$(BIN)/python -m build -q
 
+test-stories: venv  ## run the longest stories: an audit over HTTP, a score channel, the wheel, two processes
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m story -n 2 --dist worksteal
+
 test-slow: venv  ## run the statistical checks that take minutes to hours
 	$(BIN)/pytest -m slow
 
 test-rounding: venv  ## run the tests with the rounding of older processors
-	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow' -n 2 --dist worksteal
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow and not story' -n 2 --dist worksteal
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/pytest -q -m 'not slow and not story' -n 2 --dist worksteal
 
 mutants: venv  ## mutation testing of the core: which changed lines do the tests notice? (hours, resumable)
 	$(BIN)/python tests/mutants.py

@@ -348,7 +348,7 @@ def test_verify_names_who_wrote_the_code(made, tmp_path, monkeypatch, author, co
     refuse(*suspect[:-1], "thief", error="ParameterError")
 
 
-@pytest.mark.slow
+@pytest.mark.story
 def test_a_score_channel_from_the_secret_to_the_page(made, tmp_path):
     folder, _ = made
     common = ("--secret", folder / "a.secret", "--task", "BA-2motif", "--m", "16", "--score-channel", "16")

@@ -19,7 +19,7 @@ from invgnn.serve.settings import Returned
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.story
 @pytest.mark.filterwarnings("ignore::invgnn.errors.InvgnnWarning")
 def test_the_example(monkeypatch, capsys):
     monkeypatch.setattr(os, "urandom", lambda size: bytes(range(size)))

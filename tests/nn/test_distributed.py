@@ -235,6 +235,7 @@ def test_one_process_reads_alone(results):
     assert digest == digest_model(parts(0, m=16, backbone="GIN")[2])
 
 
+@pytest.mark.story
 def test_example_under_torchrun(tmp_path):
     path = ROOT / "examples" / "ddp.py"
     script = tmp_path / "run.py"
