@@ -20,12 +20,12 @@ from invgnn.errors import DataError, ParameterError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.training.tasks import (
     NAMES,
-    _scratch_root,
     load_task,
     motif_task,
     new_model,
     own_task,
     parse_setting,
+    scratch_root,
 )
 
 SMALL = 60
@@ -130,7 +130,7 @@ def test_real_data_have_both_directions(task, name):
 def test_where_files_cannot_be_locked(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with _scratch_root("MUTAG") as root:
+    with scratch_root("MUTAG") as root:
         assert (Path(root) / "MUTAG").is_dir()
 
 
@@ -166,7 +166,7 @@ def test_a_relative_folder_is_another_one_elsewhere(tmp_path, monkeypatch):
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
         monkeypatch.chdir(tmp_path / place)
-        roots.add(_scratch_root("MUTAG").root)
+        roots.add(scratch_root("MUTAG").root)
     assert len(roots) == 2
 
 

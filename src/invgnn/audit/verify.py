@@ -225,7 +225,7 @@ def _audit(session: Session, found: Finding, how: Sequential | None) -> dict[str
 def _seen_from_outside(
     status: Status, reasons: list[str], session: Session, found: Finding, how: Sequential | None
 ) -> tuple[Status, list[str]]:
-    """Return status and reasons with what can be said of a server."""
+    """Return the status, and the reasons with findings about the server and an early stop added."""
     more, asked = [], found.best.evidence.m if found.best.evidence else 0
     if session.differing:
         more.append(

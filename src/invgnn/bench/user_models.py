@@ -36,7 +36,7 @@ from torch_geometric.transforms import AddRandomWalkPE, RandomLinkSplit
 from invgnn.nn.forward import evaluation_mode
 from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
-from invgnn.training.tasks import _scratch_root, load_task
+from invgnn.training.tasks import load_task, scratch_root
 
 Part = Literal["validation", "test"]
 """Where a metric is measured: inputs for choosing settings, or inputs that no choice has seen."""
@@ -275,7 +275,7 @@ def _absolute_error(found: Tensor, y: Tensor) -> float:
 
 def enzymes() -> list[Data]:
     """Return ENZYMES with its 18 measured attributes of every node, standardised, and the 3 node types."""
-    with _scratch_root("ENZYMES") as root:
+    with scratch_root("ENZYMES") as root:
         graphs = list(TUDataset(root, "ENZYMES", use_node_attr=True))
     together = torch.cat([graph.x for graph in graphs])
     mean, spread = together.mean(0), together.std(0).clamp(min=1e-6)

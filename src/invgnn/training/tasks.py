@@ -121,7 +121,7 @@ def load_task(name: str, seed: int = 41) -> Task:
         raise ParameterError(f"unknown task {name!r}", f"choose one of {', '.join(NAMES)}")
     loader, split, level = _LOADERS[name]
     dataset = name.removesuffix("-public")
-    with _scratch_root(dataset) as root, warnings.catch_warnings():
+    with scratch_root(dataset) as root, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Planetoid's pickles name modules SciPy has renamed
         graphs = loader(root, dataset)
     classes = int(torch.cat([g.y for g in graphs]).max()) + 1
@@ -142,7 +142,7 @@ def _parts(graphs: list[Data], split: str, seed: int) -> tuple[Tensor, Tensor, T
     return order[:first], order[first:second], order[second:]
 
 
-class _scratch_root:
+class scratch_root:
     """A folder that PyG may write `processed/` into, with `raw/` linked from INVGNN_DATA if present."""
 
     def __init__(self, name: str) -> None:
