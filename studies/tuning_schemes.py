@@ -112,7 +112,7 @@ def trial(setting: str, scheme: str, values: str, seed: int) -> list[dict[str, A
     model = new_model(task, backbone, seed)
     mark = made(scheme, values).suited(model, task).prepare(owner_secret(setting, seed, "tuning"), task)
     start = time.process_time()
-    history = mark.train(model, task, options(seed))
+    history = mark.train(model, task, options(task, seed))
     row = {"setting": setting, "scheme": scheme, "values": values, "seed": seed}
     found = mark.read(model)
     row |= {"val_accuracy": round(history.best_val_acc, 4), "matches": found.matches, "asked": found.asked}

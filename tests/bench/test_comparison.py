@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from scipy.stats import t as student
 
 from invgnn.bench.comparison import (
@@ -13,13 +14,16 @@ from invgnn.bench.comparison import (
     grid,
     left_out,
     lines,
+    options,
     text_table,
     trial,
 )
 from invgnn.bench.comparison_page import render
 from invgnn.cli.compare import _numbers
 from invgnn.errors import ParameterError
-from invgnn.schemes import Found
+from invgnn.schemes import COS, SS, Found, Keyed
+from invgnn.secret import Secret
+from invgnn.training.tasks import new_model
 
 
 def row(scheme, seed, **figures):
@@ -85,3 +89,18 @@ def test_seeds_are_numbers():
     for bad in ("", "a", "1,-2"):
         with pytest.raises(ParameterError):
             _numbers(bad)
+
+
+def test_every_scheme_is_trained_as_train_does(motifs, web, monkeypatch):
+    """With the same optimiser, with or without `train`: otherwise rivals would be weaker than they are."""
+    kinds = []
+    for name in ("Adam", "AdamW"):
+        kind = getattr(torch.optim, name)
+        watched = lambda *a, _kind=kind, **k: kinds.append(_kind.__name__) or _kind(*a, **k)  # noqa: E731
+        monkeypatch.setattr(torch.optim, name, watched)
+    for task, wanted in ((motifs, "AdamW"), (web, "Adam")):
+        for scheme in (SS(), COS(), Keyed()):
+            kinds.clear()
+            mark = scheme.prepare(Secret(bytes(32)), task)
+            mark.train(new_model(task, "GIN", 0, hidden_channels=8), task, options(task, 0, epochs=1))
+            assert set(kinds) == {wanted}, scheme

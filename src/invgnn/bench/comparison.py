@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from invgnn.schemes.scheme import Found
     from invgnn.secret import Secret
     from invgnn.training.fitting import FitOptions
+    from invgnn.training.tasks import Task
 
 ALPHA = 1e-6
 """Significance level at which false positives are counted."""
@@ -25,16 +26,17 @@ BASE = "SS"
 """The scheme that accuracy and cost are compared with."""
 
 
-def options(seed: int, epochs: int = 100) -> FitOptions:
-    """Return the settings of training, the same for every scheme.
+def options(task: Task, seed: int, epochs: int = 100) -> FitOptions:
+    """Return the settings of training, the same for every scheme and those of `train`.
 
     Args:
+        task: The task.
         seed: Seed of the run.
         epochs: Number of epochs.
     """
     from invgnn.training.fitting import FitOptions
 
-    return FitOptions(epochs, seed=seed, decay=True)
+    return FitOptions(epochs, seed=seed, decay=True, decoupled=task.level == "graph")
 
 
 def owner_secret(setting: str, seed: int, owner: str) -> Secret:
@@ -116,7 +118,7 @@ def _measured(setting: str, seed: int, scheme: str, epochs: int, controls: int) 
     chosen = next(one for one in find_schemes() if one.name == scheme).suited(model, task)
     mark, other = (chosen.prepare(owner_secret(setting, seed, who), task) for who in ("owner", "other"))
     start = time.process_time()
-    history = mark.train(model, task, options(seed, epochs))
+    history = mark.train(model, task, options(task, seed, epochs))
     seconds = time.process_time() - start
     innocent = [unmarked(setting, FIRST_CONTROL + i, epochs) for i in range(controls)]
     known, others = ([one.read(each) for each in innocent] for one in (mark, other))

@@ -78,6 +78,7 @@ def train_with(
             epochs=options.epochs,
             lr=options.lr,
             weight_decay=options.weight_decay,
+            decoupled=options.decoupled,
             decay=options.decay,
             batch_size=options.batch_size,
             seed=options.seed,
