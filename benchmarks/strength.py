@@ -58,7 +58,8 @@ def trial(setting: str, seed: int, kind: str) -> list[dict[str, Any]]:
 
     from invgnn.attacks.edits import Cast, FineTune, Prune, Quantise
     from invgnn.training.batching import accuracy
-    from invgnn.training.trainer import planned, train
+    from invgnn.training.planning import planned
+    from invgnn.training.trainer import train
 
     levels = access_of(setting, kind)
     begun = prepare(setting, seed, access=levels)

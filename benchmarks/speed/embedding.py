@@ -16,8 +16,9 @@ from invgnn.bench.measurements import Measurement
 from invgnn.bench.released import prepare
 from invgnn.nn.rng import seeded
 from invgnn.secret import Secret, public_stream
+from invgnn.training.planning import plan_of
 from invgnn.training.tasks import Task, load_task, new_model, parse_setting
-from invgnn.training.trainer import plan_of, train
+from invgnn.training.trainer import train
 from invgnn.watermark.mark import Watermark
 
 from .growing import molecules

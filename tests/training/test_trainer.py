@@ -23,8 +23,10 @@ from invgnn.nn.optimise import LearningRate
 from invgnn.nn.perception import attach_head
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, accuracy
+from invgnn.training.embedding import AFTER_TASK_RATES, WARMUP
+from invgnn.training.planning import planned
 from invgnn.training.tasks import new_model
-from invgnn.training.trainer import AFTER_TASK_RATES, WARMUP, planned, train
+from invgnn.training.trainer import train
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.mixed_batch import MixedBatch
 from invgnn.watermark.recipe import Recipe
@@ -186,7 +188,7 @@ def test_a_run_that_diverges_is_undone_and_the_next_rate_is_taken(web, draw, rat
     """The outcome is bit for bit that of the lower rate alone."""
     mark, outcomes = draw("node", recipe=Recipe(after_task=12)), []
     for tried in ((huge, 1.0), (1.0,)):
-        monkeypatch.setattr("invgnn.training.trainer.AFTER_TASK_RATES", tried)
+        monkeypatch.setattr("invgnn.training.embedding.AFTER_TASK_RATES", tried)
         rates.clear()
         model, state = _Normed(), torch.get_rng_state()
         model.load_state_dict(_Normed.fresh)
@@ -228,8 +230,8 @@ def test_a_rate_that_the_model_can_take_is_not_lowered(web, draw, rates):
 
 def test_the_last_rate_is_taken_whatever_the_loss(web, draw, monkeypatch):
     """Even a task loss that is three times as high as the first ends no run that has no other rate."""
-    monkeypatch.setattr("invgnn.training.trainer.AFTER_TASK_RATES", (1.0,))
-    monkeypatch.setattr("invgnn.training.trainer.DIVERGED", 0.0)
+    monkeypatch.setattr("invgnn.training.embedding.AFTER_TASK_RATES", (1.0,))
+    monkeypatch.setattr("invgnn.training.embedding.DIVERGED", 0.0)
     model = new_model(web, "GIN", 0, hidden_channels=8)
     assert len(train(model, web, draw("node", recipe=Recipe(after_task=5)), epochs=2).loss) == 7
 
@@ -249,12 +251,12 @@ def first_settled(losses, portions, limit):
 @pytest.mark.parametrize(("carriers", "beta"), [(6, 1.0), (16, 1.0), (16, 3.0)])
 def test_a_mark_that_is_embedded_ends_the_run(web, draw, monkeypatch, carriers, beta):
     """The run lasts twice as long as the mark took, and its last quarter is eligible."""
-    monkeypatch.setattr("invgnn.training.trainer.EARLIEST", 0)
+    monkeypatch.setattr("invgnn.training.embedding.EARLIEST", 0)
     mark = draw("node", recipe=Recipe(after_task=60, carriers=carriers, beta=beta))
     portions = -(-16 // carriers)
 
     def run(settled):
-        monkeypatch.setattr("invgnn.training.trainer.SETTLED", settled)
+        monkeypatch.setattr("invgnn.training.embedding.SETTLED", settled)
         told, model = [], new_model(web, "GIN", 0, hidden_channels=16)
         history = train(model, web, mark, trained=True, progress=lambda *at: told.append(at))
         assert [done for done, _ in told] == list(range(1, len(history.loss) + 1))

@@ -108,6 +108,14 @@ def test_a_plan_by_hand():
     assert str(plan) == "4 of 8 carriers in 20 of 50 optimiser steps: 10 presentations of each carrier"
 
 
+def test_passes_of_their_own_use_more_carriers_in_fewer_steps():
+    mixed, apart = (Recipe(presentations=120).plan(128, 2000, apart=apart) for apart in (False, True))
+    assert (mixed.count, mixed.uses) == (10, 1536)
+    assert (apart.count, apart.uses) == (48, 320)
+    chosen = Recipe(presentations=120, carriers=16)
+    assert chosen.plan(128, 2000, apart=True) == chosen.plan(128, 2000)
+
+
 @pytest.mark.parametrize(("steps", "scarce"), [(49, True), (50, False)])
 def test_half_the_budget_is_not_scarce(steps, scarce):
     assert Recipe(presentations=100, warmup_steps=0).plan(8, steps).scarce == scarce

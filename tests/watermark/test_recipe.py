@@ -190,6 +190,7 @@ def test_a_cap_is_measured_in_every_step():
 
 @pytest.mark.parametrize("steps", [70, 1400, 5200, 20_000])
 def test_a_recipe_that_follows_a_plan_has_that_plan(steps):
-    plan = Recipe().plan(128, steps)
-    assert Recipe().following(plan).plan(128, steps) == plan
-    assert 0.97 < plan.uses / min(steps - min(20, steps // 5), 200 * 128 // 10) <= 1
+    for apart, count in ((False, 10), (True, 48)):
+        plan = Recipe().plan(128, steps, apart=apart)
+        assert Recipe().following(plan).plan(128, steps, apart=apart) == plan
+        assert 0.97 < plan.uses / min(steps - min(20, steps // 5), 200 * 128 // count) <= 1.01

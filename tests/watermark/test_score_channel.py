@@ -30,6 +30,7 @@ from invgnn.training.batching import accuracy
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
 from invgnn.watermark.baseline import Baseline, log_probabilities_of
+from invgnn.watermark.drawing import _suitable_features
 from invgnn.watermark.gaussians import ERROR, UNSURE_1, _gaussians_1, _slack, gaussians
 from invgnn.watermark.inputs import Inputs
 from invgnn.watermark.mark import Watermark
@@ -641,3 +642,27 @@ def test_a_baseline_is_of_format_2_unless_asked(motifs, plain):
 
 def upside(net, batch):
     return net(batch.x, batch.edge_index, batch.batch).flip(1)
+
+
+@pytest.mark.parametrize(("graphs", "features"), [(320, 16), (900, 45), (5000, 128)])
+def test_auto_takes_one_feature_for_every_twenty_inputs(graphs, features):
+    class Population:
+        level, graphs = "graph", range(0)
+
+    Population.graphs = range(graphs)
+    assert _suitable_features(None, Population) == features
+
+
+def test_auto_counts_the_nodes_of_a_node_task_and_refuses_too_few():
+    class Population:
+        level, graphs = "node", range(1000)
+
+    class Task:
+        num_nodes = 2708
+
+    assert _suitable_features(Task, Population) == 128
+    Task.num_nodes = 319
+    with pytest.raises(ParameterError, match="319 inputs are too few for a score channel"):
+        _suitable_features(Task, Population)
+    with pytest.raises(ParameterError, match="does not say"):
+        _suitable_features(range(3), Population)

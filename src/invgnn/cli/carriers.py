@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from invgnn.readout.reading import Access
     from invgnn.secret import Secret
     from invgnn.watermark.mark import Key, Watermark
+
+LEAST_FEATURES = 16
+"""Fewest features of a score channel, as in the context of a mark; repeated here for a fast start."""
 
 EXAMPLES = """\b
 Examples:
@@ -95,12 +98,12 @@ def carriers(
         ),
     ] = 3,
     score_channel: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             metavar="N",
-            min=16,
-            help="Add a score channel with N public features: 128, or one for every 20 inputs if that is "
-            "fewer. It can survive distillation. It doubles the training time, and verify needs --task.",
+            help="Add a score channel with N public features, 16 or more. auto takes one for every 20 "
+            "inputs, at most 128. It can survive distillation. It doubles the training time, and verify "
+            "needs --task.",
         ),
     ] = None,
     tsa: Annotated[
@@ -130,6 +133,7 @@ def carriers(
     from invgnn.secret import Secret
 
     one_of(task, data)
+    features = _features(score_channel)
     check_output(output, overwrite)
     beside = output.with_name(f"{output.name}.token")
     if tsa is not None:
@@ -152,7 +156,7 @@ def carriers(
         "invariant": invariant,
         "key": cast("Key", key),
         "statistic": statistic,
-        "score_channel": score_channel,
+        "score_channel": features,
         "sampler": Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
     }
     graphs = load_data(str(data)) if loaded is None else loaded.data
@@ -173,6 +177,18 @@ def carriers(
     refused = ", ".join(f"{why} {count}" for why, count in mark.rejected.items()) or "none"
     words = f"wrote {output}: {mark!r}\n{sizes[0]} to {sizes[1]} nodes each; candidates rejected: {refused}"
     return record, words, 0
+
+
+def _features(given: str | None) -> int | Literal["auto"] | None:
+    """Return the size of the score channel as `Watermark.draw` takes it."""
+    if given is None or given == "auto":
+        return None if given is None else "auto"
+    if not given.isascii() or not given.isdigit() or int(given) < LEAST_FEATURES:
+        raise typer.BadParameter(
+            f"{given!r} is neither auto nor a whole number from {LEAST_FEATURES}.",
+            param_hint="'--score-channel'",
+        )
+    return int(given)
 
 
 def _draw_bound(

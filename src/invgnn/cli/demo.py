@@ -61,8 +61,9 @@ def demo(
     from invgnn.secret import Secret
     from invgnn.stats.laws import check_m
     from invgnn.training.batching import accuracy
+    from invgnn.training.planning import planned
     from invgnn.training.tasks import load_task, new_model, parse_setting
-    from invgnn.training.trainer import planned, train
+    from invgnn.training.trainer import train
     from invgnn.watermark.mark import Watermark
 
     name, backbone = parse_setting(task)

@@ -152,8 +152,9 @@ def embed(
 
     from invgnn.audit.verify import verify
     from invgnn.nn.model_file import save_model
+    from invgnn.training.planning import planned
     from invgnn.training.tasks import load_task, new_model, parse_setting
-    from invgnn.training.trainer import planned, train
+    from invgnn.training.trainer import train
     from invgnn.watermark.mark import Watermark
 
     name, backbone = parse_setting(task)

@@ -13,6 +13,7 @@ from invgnn.nn.gradient_projection import projected_sum
 from invgnn.nn.observation import Observation, num_graphs
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, batches, placed
+from invgnn.training.embedding import ELIGIBLE
 from invgnn.training.fitting import (
     FitOptions,
     History,
@@ -23,7 +24,6 @@ from invgnn.training.fitting import (
     label_loss,
 )
 from invgnn.training.tasks import Task
-from invgnn.training.trainer import ELIGIBLE
 
 
 class Embeddable(Protocol):

@@ -15,8 +15,9 @@ from torch import nn
 from invgnn.errors import WeakMarkWarning
 from invgnn.stats.evidence import evidence_of
 from invgnn.training.fitting import Progress
+from invgnn.training.planning import plan_of, planned
 from invgnn.training.tasks import Task
-from invgnn.training.trainer import plan_of, planned, train
+from invgnn.training.trainer import train
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.plan import Plan
 

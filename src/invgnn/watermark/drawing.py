@@ -19,7 +19,7 @@ from invgnn.readout.reading import Access, Reading
 from invgnn.secret import Secret, Stream
 from invgnn.stats import laws
 from invgnn.watermark.carriers import Carriers
-from invgnn.watermark.context import FORMAT, bind, check_context
+from invgnn.watermark.context import FORMAT, LEAST_FEATURES, bind, check_context
 from invgnn.watermark.reference import Reference
 from invgnn.watermark.sampler import Sampler
 from invgnn.watermark.tensor_donors import with_tensors
@@ -28,6 +28,8 @@ from invgnn.watermark.transforms import Transform, transformed
 Key = Literal["keyed", "plain"]
 ORDINARY = 64
 """How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
+INPUTS_PER_FEATURE, MOST_SUITABLE = 20, 128
+"""How many inputs a score channel should have for every feature, and how many features at most."""
 
 
 def draw_parts(
@@ -44,7 +46,7 @@ def draw_parts(
     gap: float | None,
     statistic: str,
     sampler: Sampler | None,
-    score_channel: int | None,
+    score_channel: int | Literal["auto"] | None,
     tensors: Collection[str] | None,
     transform: Transform | None,
     token: str | None,
@@ -52,12 +54,13 @@ def draw_parts(
 ) -> dict[str, Any]:
     """Return the fields of a fresh mark that are drawn; see `Watermark.draw`."""
     laws.check_m(m)
-    _check_transform(data, transform, score_channel)
+    _check_transform(data, transform, score_channel is not None)
     reference = _reference(data, tensors)
+    features = _suitable_features(data, reference) if score_channel == "auto" else score_channel
     sampler = sampler or Sampler()
     gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)
     names = _accesses(access, reference, classes)
-    if "values" in names and score_channel is not None:
+    if "values" in names and features is not None:
         raise ParameterError(
             "a score channel shifts class scores, and real-valued outputs have none",
             "leave score_channel= out",
@@ -76,7 +79,7 @@ def draw_parts(
         "statistic": statistic,
         "ordinary": ORDINARY,
         "classes": classes,
-    } | ({} if score_channel is None else {"function": score_channel})  # the field's name in every file
+    } | ({} if features is None else {"function": features})  # the field's name in every file
     context |= {} if token is None else {"token": token}
     check_context(context)
     return {"context": context} | _drawn(secret, context, reference, sampler, transform, progress)
@@ -138,9 +141,27 @@ def _drawn(
     }
 
 
-def _check_transform(data: Any, transform: Transform | None, score_channel: int | None) -> None:
+def _suitable_features(data: Any, reference: Reference) -> int:
+    """Return how many features a score channel on these data should have."""
+    inputs = len(reference.graphs) if reference.level == "graph" else getattr(data, "num_nodes", None)
+    if inputs is None:
+        raise ParameterError(
+            f"score_channel='auto' counts the nodes of the task, and a {type(data).__name__} does not say",
+            "pass the graph of the task itself, or a number of features",
+        )
+    features = min(MOST_SUITABLE, int(inputs) // INPUTS_PER_FEATURE)
+    if features < LEAST_FEATURES:
+        raise ParameterError(
+            f"{inputs} inputs are too few for a score channel, which needs {INPUTS_PER_FEATURE} for every "
+            f"feature and {LEAST_FEATURES} features",
+            "leave score_channel= out, or pass all training inputs",
+        )
+    return features
+
+
+def _check_transform(data: Any, transform: Transform | None, score_channel: bool) -> None:
     """Refuse a transform that would not be applied to what the model sees."""
-    if transform is not None and score_channel is not None:
+    if transform is not None and score_channel:
         raise ParameterError(
             "a score channel is read on the data themselves, so it cannot be combined with transform=",
             "apply the transform to the data first, and draw the mark from the result",

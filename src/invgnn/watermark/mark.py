@@ -62,7 +62,7 @@ class Watermark(Trainable):
         gap: float | None = None,
         statistic: str = "combined",
         sampler: Sampler | None = None,
-        score_channel: int | None = None,
+        score_channel: int | Literal["auto"] | None = None,
         recipe: Recipe | None = None,
         tensors: Collection[str] | None = None,
         transform: Transform | None = None,
@@ -93,7 +93,8 @@ class Watermark(Trainable):
             gap: Smallest distance of a target from one half (default 0.25 keyed, 0 plain).
             statistic: `combined`, `matches` or `rank`.
             sampler: The parameters of the carrier sampler.
-            score_channel: Number of public features of a score channel; None for no score channel.
+            score_channel: Number of public features of a score channel; `auto` for one for every 20 inputs,
+                at most 128; None for no score channel.
             recipe: The settings of the embedding.
             tensors: Names of the tensors that carriers get beside `x`; by default all that have one row per
                 node, edge or graph. `()` for none.

@@ -14,6 +14,8 @@ PRESENTATIONS = 200
 """How often every carrier is used in a training run."""
 CARRIERS = 10
 """Fewest carriers in a step of a planned run that uses any."""
+CARRIERS_APART = 48
+"""The same where they get a forward pass of their own, which costs much even for a single carrier."""
 CARRIERS_WITHOUT_PLAN = 32
 """Carriers in every step where the number of steps is unknown or small."""
 _RENAMED = {
@@ -41,8 +43,8 @@ class Recipe:
             number of carriers, whatever the size of the data. They are made at the end of the training.
             None means 200.
         carriers: How many carriers a step with carriers uses, at least. It uses more where the training
-            has too few steps for its presentations. None means 10, or 32 where the number of steps is not
-            known and after the task.
+            has too few steps for its presentations. None means 10, or 48 in a forward pass of their own,
+            or 32 where the number of steps is not known and after the task.
         joint: Whether carriers are mixed into the task batch (one forward pass). Otherwise they get a
             forward pass of their own.
         gradient_projection: Whether `train` projects out the component of the mark's gradient that
@@ -100,18 +102,19 @@ class Recipe:
                 "use 1 for a mark whose gradient is never longer than the task's",
             )
 
-    def plan(self, m: int, steps: int) -> Plan:
+    def plan(self, m: int, steps: int, *, apart: bool = False) -> Plan:
         """Return which steps of a training run use carriers, and how many.
 
         Args:
             m: Number of carriers.
             steps: Optimiser steps of the run.
+            apart: Whether carriers get a forward pass of their own.
         """
         return Plan.spread(
             m,
             steps,
             presentations=self.presentations or PRESENTATIONS,
-            carriers=self.carriers or CARRIERS,
+            carriers=self.carriers or (CARRIERS_APART if apart else CARRIERS),
             warmup_steps=self.warmup_steps,
         )
 

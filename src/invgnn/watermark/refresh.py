@@ -40,7 +40,7 @@ def refresh(
         mark.read(student, reading.access)
     with seeded(seed), _restored_after_errors(student):
         steps = epochs * _count(batches)
-        plan = mark.recipe.plan(mark.m, steps)
+        plan = mark.recipe.plan(mark.m, steps, apart=not mark.recipe.joint)
         mark = mark.replace(recipe=mark.recipe.following(plan))
 
         def loss(batch: Any, step: int) -> Tensor:

@@ -41,7 +41,7 @@ class CarrierSchedule:
         self._order = lru_cache(maxsize=2)(self._drawn)
         self._plan = lru_cache(maxsize=2)(Recipe.plan)
 
-    def at(self, recipe: Recipe, step: int | None, steps: int | None) -> Portion:
+    def at(self, recipe: Recipe, step: int | None, steps: int | None, *, apart: bool = False) -> Portion:
         """Return the carriers of a step.
 
         Args:
@@ -49,6 +49,7 @@ class CarrierSchedule:
             step: Number of the optimiser step. With None all carriers are used.
             steps: Optimiser steps of the whole run, at whose end the recipe's presentations are made. With
                 None every step uses `recipe.carriers`, by default 32.
+            apart: Whether the carriers get a forward pass of their own.
 
         Raises:
             ParameterError: If the number of the step is missing or negative.
@@ -63,7 +64,7 @@ class CarrierSchedule:
             raise ParameterError(f"step={step} is negative", "count optimiser steps from 0")
         if steps is None:
             return self.portion(step, recipe.carriers or CARRIERS_WITHOUT_PLAN)
-        plan: Plan = self._plan(recipe, self.m, steps)
+        plan: Plan = self._plan(recipe, self.m, steps, apart=apart)
         use = plan.use(step)
         return self.none if use is None else self.portion(use, plan.count)
 

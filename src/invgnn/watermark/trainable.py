@@ -68,7 +68,7 @@ class Trainable(Readable):
             ParameterError: If `model` is not a module.
         """
         require_module(model)
-        portion = self.schedule.at(self.recipe, step, steps)
+        portion = self.schedule.at(self.recipe, step, steps, apart=True)
         if portion is self.schedule.none:
             like = weight_of(model)
             return torch.zeros(()) if like is None else like.new_zeros(())
@@ -98,7 +98,7 @@ class Trainable(Readable):
         """
         require_module(model)
         check_task_loss(task_loss)
-        if self.schedule.at(self.recipe, step, steps) is self.schedule.none:
+        if self.schedule.at(self.recipe, step, steps, apart=True) is self.schedule.none:
             return task_loss
         mark_loss = self.loss(unwrap(model), step=step, steps=steps)
         return projected_sum(task_loss, mark_loss, model.parameters(), self.recipe.cap, peers(model))
