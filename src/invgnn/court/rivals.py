@@ -185,12 +185,12 @@ def _bits(standing: Standing, model: Any, exhibits: Exhibits) -> float:
 
 
 def _earlier(first: Standing, second: Standing) -> Standing | None:
-    """Return the claim with the earlier date; one with a date precedes one without."""
+    """Return the claim that is shown to be older. One with a date prevails over one without."""
     if first.stamp is None or second.stamp is None:
         return first if second.stamp is None and first.stamp else second if second.stamp else None
-    if first.stamp.time == second.stamp.time:
-        return None
-    return first if first.stamp.time < second.stamp.time else second
+    if first.stamp.precedes(second.stamp):
+        return first
+    return second if second.stamp.precedes(first.stamp) else None
 
 
 def made_from(suspect: Any, original: Any) -> bool:
