@@ -103,6 +103,8 @@ def reveal(claim: Claim, opened: Opened) -> Revealed:
         chosen = list(range(claim.rule["prefix"]))
     elif opened.challenge is not None:
         opened.challenge.check(claim, opened.judge)
+        if opened.challenge.case != opened.case:  # whoever may use an old challenge chooses the carriers
+            raise ParameterError("the challenge was drawn for another case", "answer that of this case")
         chosen = opened.challenge.drawn(claim)
     else:
         raise ParameterError("a full opening reveals no single leaves", "use it as a full opening")
@@ -115,7 +117,7 @@ def reveal(claim: Claim, opened: Opened) -> Revealed:
         if not all(leaf.leads_to(tree["root"], tree["leaves"]) for leaf in opened.leaves):
             raise ParameterError("a leaf does not belong to the claim", "ask for another opening")
         return _revealed(claim, [leaf.value for leaf in opened.leaves], len(chosen))
-    except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, DataError) as error:
         raise ParameterError(f"a leaf is malformed ({type(error).__name__})", "ask for another") from None
 
 
@@ -138,8 +140,18 @@ def _revealed(claim: Claim, values: list[dict[str, Any]], size: int) -> Revealed
     if rich and [len(one) for one in rich] != [*[1] * size, len(ordinary)]:
         raise ParameterError("a leaf does not show one carrier", "ask for another opening")
     as_shown = Attributed.concat(rich) if rich else None
-    questions = Questions(carriers, ordinary, usual["labels"], as_shown)
+    known = usual["labels"]
+    count = len(ordinary) if claim.context["level"] == "graph" else ordinary.num_nodes
+    if known is not None and not _are_labels(known, count, classes):
+        raise ParameterError("a leaf holds no labels of the ordinary inputs", "ask for another opening")
+    questions = Questions(carriers, ordinary, known, as_shown)
     return Revealed(questions, bits, directions_of(streams, classes), readings)
+
+
+def _are_labels(found: Any, count: int, classes: int | None) -> bool:
+    """Return whether a value is an array of classes, one per ordinary input or node; -1 is unknown."""
+    sound = isinstance(found, np.ndarray) and found.dtype.kind in "iu" and found.shape == (count,)
+    return sound and bool(np.all((found >= -1) & (found < (classes or 2**31))))
 
 
 def read_partial(

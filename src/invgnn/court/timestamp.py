@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from invgnn.court.der import check_signing, has_fraction, signed_parts
 from invgnn.errors import FileError, ParameterError, TimestampError
@@ -89,6 +90,7 @@ def request_token(url: str, message: bytes, *, timeout: float = 30.0) -> bytes:
     imprint = held.tst_info.message_imprint.message
     if imprint != hashlib.sha256(message).digest() or held.tst_info.nonce != asked.nonce:
         raise TimestampError(f"the reply of {url} is to another request", "use another authority")
+    check_signing(held.time_stamp_token())
     return found
 
 
@@ -133,6 +135,7 @@ _WHY = {
     "certificate purpose": "its certificate is not for time-stamping alone",
     "EKU": "its certificate is not for time-stamping alone",
     "invalid CA certificate": "a certificate in its chain may not issue others",
+    "signer certificate not found": "it does not contain the certificate of the authority",
     "issuer certificate": "none of the given roots vouches for its certificate",
     "self": "none of the given roots vouches for its certificate",
     "certificate signature failure": "none of the given roots vouches for its certificate",
@@ -203,13 +206,22 @@ def _authority(held: Any) -> str:
     for data in held.signed_data.certificates:
         found = x509.load_der_x509_certificate(data)
         if (found.issuer, found.serial_number) == (signer.issuer, signer.serial_number):
-            if found.signature_hash_algorithm is None or found.signature_hash_algorithm.digest_size < 32:
+            if not _sound(found):
                 raise TimestampError(
                     "the authority's certificate is signed with an outdated hash", "use another authority"
                 )
             name = found.subject.rfc4514_string()[:200]
             return "".join(letter if letter.isprintable() else "?" for letter in name)
     raise TimestampError("the token does not contain its certificate", "request another token")
+
+
+def _sound(certificate: x509.Certificate) -> bool:
+    """Return whether nobody can find a second certificate with this signature, as with MD5 or SHA-1."""
+    try:
+        hashed = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return False
+    return hashed is None or hashed.digest_size >= 32  # Ed25519 hashes by itself
 
 
 def _decoded(token: bytes) -> Any:
