@@ -17,6 +17,7 @@ from invgnn.nn.forward import Forward
 from invgnn.readout.answers import Answers
 from invgnn.readout.query import Suspect, ask
 from invgnn.readout.reading import Direction, Reading
+from invgnn.secret import SIZE
 from invgnn.stats import laws
 from invgnn.stats.evidence import decode
 from invgnn.watermark.directions import PREFIXES, directions_of, stream_parts
@@ -130,6 +131,8 @@ def _revealed(claim: Claim, values: list[dict[str, Any]], size: int) -> Revealed
         raise ParameterError("a leaf does not hold one carrier and one bit", "ask for another opening")
     classes = claim.context["classes"]
     streams = {one["access"]: one["stream"] for one in ways}
+    if not all(type(key) is bytes and len(key) == SIZE for key in streams.values()):
+        raise ParameterError("a leaf holds no key of a direction", "ask for another opening")
     readings = tuple(
         one
         for one in map(Reading.recall, claim.context["readings"])
