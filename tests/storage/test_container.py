@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError, ParameterError, PassphraseError
 from invgnn.secret import Secret
-from invgnn.storage import container
+from invgnn.storage import container, packing
 
 ABUSE = Path(__file__).parents[1] / "abuse"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -640,15 +640,15 @@ def test_cuts_and_flips_are_caught(tmp_path, passphrase):
 
 
 def test_truth_values_are_0_and_1_and_shapes_have_limits():
-    assert container._possible(container._Raw("BOOL", (2,), b"\0\1"))
+    assert packing.possible(packing.Raw("BOOL", (2,), b"\0\1"))
     assert not any(
-        container._possible(container._Raw("BOOL", (2,), bytes([0, value]))) for value in range(2, 256)
+        packing.possible(packing.Raw("BOOL", (2,), bytes([0, value]))) for value in range(2, 256)
     )
-    assert container._possible(container._Raw("U8", (1,), b"\7"))
-    assert container._possible(container._Raw("U8", (1,) * 32, b"\7"))
-    assert not container._possible(container._Raw("U8", (1,) * 33, b"\7"))
-    assert container._possible(container._Raw("U8", (0, 2**48 - 1), b""))
-    assert not container._possible(container._Raw("U8", (0, 2**48), b""))
+    assert packing.possible(packing.Raw("U8", (1,), b"\7"))
+    assert packing.possible(packing.Raw("U8", (1,) * 32, b"\7"))
+    assert not packing.possible(packing.Raw("U8", (1,) * 33, b"\7"))
+    assert packing.possible(packing.Raw("U8", (0, 2**48 - 1), b""))
+    assert not packing.possible(packing.Raw("U8", (0, 2**48), b""))
 
 
 @pytest.mark.parametrize(

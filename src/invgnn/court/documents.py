@@ -20,7 +20,7 @@ from invgnn.court.timestamp import Roots, Stamp, check_token, request_token
 from invgnn.errors import FileError, ParameterError
 from invgnn.storage import encoding
 from invgnn.storage.atomic import AnyPath, read_bytes, write_bytes
-from invgnn.storage.container import canonical_json
+from invgnn.storage.canonical_json import canonical_json
 
 MOST_BYTES = 1 << 24
 """Largest size of a document."""
