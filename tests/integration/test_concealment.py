@@ -431,13 +431,13 @@ SECRETS = {
         (c.packed("secret", sealed=True), lacking(encryption, "Argon2id", MemoryError())(c))[0], PASSPHRASE
     ),
     "load without memory for tensors": lambda c: Secret.load(
-        (c.packed("secret", sealed=True), lacking(container, "_tensor", MemoryError())(c))[0], PASSPHRASE
+        (c.packed("secret", sealed=True), lacking(container, "tensor_of", MemoryError())(c))[0], PASSPHRASE
     ),
     "load without memory for the digest": lambda c: Secret.load(
         (c.packed("secret"), lacking(container, "digest", MemoryError())(c))[0]
     ),
     "load interrupted": lambda c: Secret.load(
-        (c.packed("secret"), lacking(container, "deserialize", KeyboardInterrupt())(c))[0], PASSPHRASE
+        (c.packed("secret"), lacking(packing, "deserialize", KeyboardInterrupt())(c))[0], PASSPHRASE
     ),
 }
 
@@ -446,7 +446,7 @@ WRITES = {
     "body": lambda c: container.write(c.folder / "a", "mark", {"x": float("nan")}, {"x": ARRAY}),
     "deep body": lambda c: container.write(c.folder / "a", "mark", deep(), {"x": ARRAY}),
     "large body": lambda c: (
-        c.patch.setattr(container, "MAX_HEADER", 100),
+        c.patch.setattr(packing, "MAX_HEADER", 100),
         container.write(c.folder / "a", "mark", {"x": "x" * 200}, {"x": ARRAY}),
     ),
     "an object": lambda c: container.write(c.folder / "a", "mark", {}, {"x": ARRAY.astype(object)}),

@@ -495,7 +495,7 @@ def test_what_cannot_be_written(tmp_path, kind, body, tensors):
 
 
 def test_body_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(container, "MAX_HEADER", 1000)
+    monkeypatch.setattr(packing, "MAX_HEADER", 1000)
     with pytest.raises(ParameterError, match="too large"):
         container.write(tmp_path / "a", "mark", {"text": "x" * 1000}, {})
 
@@ -695,10 +695,10 @@ def test_a_file_that_lacks_the_last_byte_of_its_header_is_truncated(tmp_path):
 def test_a_header_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
     container.write(tmp_path / "a", "mark", BODY, {})
     size = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")
-    monkeypatch.setattr(container, "MAX_HEADER", size)
+    monkeypatch.setattr(packing, "MAX_HEADER", size)
     container.write(tmp_path / "b", "mark", BODY, {})
     assert container.read(tmp_path / "b", "mark").body == BODY
-    monkeypatch.setattr(container, "MAX_HEADER", size - 1)
+    monkeypatch.setattr(packing, "MAX_HEADER", size - 1)
     with pytest.raises(ParameterError, match="too large"):
         container.write(tmp_path / "c", "mark", BODY, {})
 
