@@ -294,9 +294,7 @@ BROKEN = {
     "challenge": ["challenge --claim @claim.json --key @judge.key --case 1 --carriers 999 -o @b.json"],
     "judge": [
         "JUDGE --suspect @a.secret -o @b.json",
-        "JUDGE --suspect @a.model --original @a.mark -o @b.json",
         "JUDGE --suspect @a.model --tsa-root @acme.key -o @b.json",
-        "JUDGE --suspect @a.model --key @acme.key -o @b.json",
         "JUDGE --suspect @a.model --rival @claim.json,@a.mark -o @b.json",
     ],
     "check": ["check @a.opening", "check @acme.key"],
