@@ -304,6 +304,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.story
 def test_no_verb_shows_a_secret_whether_it_succeeds_or_fails(shell, monkeypatch, caplog):
     """Not in output, logs or any file that it writes. The set-up runs most of them with --json."""
     caplog.set_level("DEBUG")
