@@ -8,13 +8,13 @@ import json
 from pathlib import Path
 from unittest import mock
 
-from invgnn.storage import container
+from invgnn.storage import container, packing
 
 HERE = Path(__file__).parent
-ONE = {"data": container._Raw("U8", (4,), b"\1\2\3\4")}
+ONE = {"data": packing.Raw("U8", (4,), b"\1\2\3\4")}
 SHORT = {"secret": ONE["data"]}
 SEAL = {"kdf": "argon2id", "salt": "00" * 16, "nonce": "00" * 12, **container.Kdf(64, 1, 4)._asdict()}
-BOX = {"sealed": container._Raw("U8", (32,), bytes(32))}
+BOX = {"sealed": packing.Raw("U8", (32,), bytes(32))}
 
 
 def clear(kind="mark", version=container.FORMAT, body=None, tensors=ONE, **other):
@@ -24,12 +24,12 @@ def clear(kind="mark", version=container.FORMAT, body=None, tensors=ONE, **other
 
 
 def good(kind="mark", **about):
-    return container._pack(clear(kind, **about), ONE)
+    return packing.pack(clear(kind, **about), ONE)
 
 
 def sealed(tensors=BOX, version=container.FORMAT, **seal):
     meta = {"kind": "secret", "version": version, "sealed": {**SEAL, **seal}}
-    return container._pack(meta, tensors)
+    return packing.pack(meta, tensors)
 
 
 def raw(header, data=b""):
@@ -46,21 +46,21 @@ def noted(notes):
 def inside(meta):
     """A correctly sealed file (passphrase "open") around a container with this metadata."""
     with mock.patch("os.urandom", bytes):  # zeros: the same file at every run
-        return container._seal(container._pack(meta, ONE), "secret", "open", container.Kdf(64, 1, 4))
+        return container._seal(packing.pack(meta, ONE), "secret", "open", container.Kdf(64, 1, 4))
 
 
 def altered(version):
     """Files of which one part was changed after the digest was computed."""
     sound = clear("model", version)
     return {
-        "altered-tensor.model": container._pack(sound, ONE)[:-1] + b"\xff",
-        "altered-digest.model": container._pack({**sound, "digest": "0" * 64}, ONE),
-        "altered-body.model": container._pack({**sound, "body": {"classes": 3}}, ONE),
-        "altered-number.model": container._pack(
+        "altered-tensor.model": packing.pack(sound, ONE)[:-1] + b"\xff",
+        "altered-digest.model": packing.pack({**sound, "digest": "0" * 64}, ONE),
+        "altered-body.model": packing.pack({**sound, "body": {"classes": 3}}, ONE),
+        "altered-number.model": packing.pack(
             {**clear("model", version, {"m": 2}), "body": {"m": 2.0}}, ONE
         ),
-        "altered-kind.mark": container._pack({**sound, "kind": "mark"}, ONE),
-        "altered-version.model": container._pack({**sound, "version": 3 - version}, ONE),
+        "altered-kind.mark": packing.pack({**sound, "kind": "mark"}, ONE),
+        "altered-version.model": packing.pack({**sound, "version": 3 - version}, ONE),
     }
 
 
@@ -100,26 +100,24 @@ def files_by_defect():
         "metadata-of-others-too.mark": noted(
             {"format": "pt", "invgnn": container.canonical_json(clear(tensors={})).decode()}
         ),
-        "metadata-field-too-many.mark": container._pack(clear(extra=1), ONE),
-        "metadata-without-body.mark": container._pack(no_body, ONE),
-        "body-a-list.mark": container._pack({**clear(), "body": [1]}, ONE),
-        "version-true.mark": container._pack({**clear(), "version": True}, ONE),
+        "metadata-field-too-many.mark": packing.pack(clear(extra=1), ONE),
+        "metadata-without-body.mark": packing.pack(no_body, ONE),
+        "body-a-list.mark": packing.pack({**clear(), "body": [1]}, ONE),
+        "version-true.mark": packing.pack({**clear(), "version": True}, ONE),
         "version-zero.mark": good(version=0),
-        "version-absurd.mark": container._pack({**clear(), "version": 10**400}, ONE),
-        "kind-malformed.mark": container._pack({**clear(), "kind": "Mark" * 999}, ONE),
-        "body-nested-deep.mark": container._pack({**clear(), "body": {"deep": deep}}, ONE),
-        "body-number-too-long.mark": container._pack({**clear(), "body": {"m": 16**64}}, ONE),
+        "version-absurd.mark": packing.pack({**clear(), "version": 10**400}, ONE),
+        "kind-malformed.mark": packing.pack({**clear(), "kind": "Mark" * 999}, ONE),
+        "body-nested-deep.mark": packing.pack({**clear(), "body": {"deep": deep}}, ONE),
+        "body-number-too-long.mark": packing.pack({**clear(), "body": {"m": 16**64}}, ONE),
         "newer-version.mark": good(version=3),
-        "newer-version-of-other-form.mark": container._pack(
-            {"kind": "mark", "version": 9, "new": [1]}, ONE
-        ),
+        "newer-version-of-other-form.mark": packing.pack({"kind": "mark", "version": 9, "new": [1]}, ONE),
         "wrong-kind.mark": good("model"),
         **altered(2),
         **{f"v1-{name}": data for name, data in altered(1).items()},
-        "v1-metadata-field-too-many.mark": container._pack(clear(version=1, extra=1), ONE),
+        "v1-metadata-field-too-many.mark": packing.pack(clear(version=1, extra=1), ONE),
         "v1-truncated.mark": good(version=1)[:-2],
         "v1-sealed-nonsense.secret": sealed(version=1),
-        "v1-secret-too-short.secret": container._pack(clear("secret", 1, tensors=SHORT), SHORT),
+        "v1-secret-too-short.secret": packing.pack(clear("secret", 1, tensors=SHORT), SHORT),
         "unknown-dtype.mark": shaped("F8_E4M3", [4], b"\1\2\3\4"),
         "shape-too-long.mark": shaped("U8", [0, 2**63], b""),
         "shape-of-many-axes.mark": shaped("U8", [1] * 70, b"\1"),
@@ -135,13 +133,13 @@ def files_by_defect():
         "seal-short-salt.secret": sealed(salt="00"),
         "seal-field-too-many.secret": sealed(pepper=1),
         "seal-without-box.secret": sealed(tensors={}),
-        "seal-a-number.secret": container._pack({"kind": "secret", "version": 2, "sealed": 7}, BOX),
-        "seal-a-list.secret": container._pack({"kind": "secret", "version": 2, "sealed": pairs}, BOX),
+        "seal-a-number.secret": packing.pack({"kind": "secret", "version": 2, "sealed": 7}, BOX),
+        "seal-a-list.secret": packing.pack({"kind": "secret", "version": 2, "sealed": pairs}, BOX),
         "sealed-nonsense.secret": sealed(),
         "sealed-other-kind.secret": inside(clear("mark")),
         "sealed-other-version.secret": inside(clear("secret", 1)),
         "sealed-twice.secret": inside({"kind": "secret", "version": 2, "sealed": SEAL}),
-        "secret-too-short.secret": container._pack(clear("secret", tensors=SHORT), SHORT),
+        "secret-too-short.secret": packing.pack(clear("secret", tensors=SHORT), SHORT),
         "secret-of-other-name.secret": good("secret"),
     }
 

@@ -880,7 +880,7 @@ def test_a_judge_refuses_or_settles_every_forgery(forgery, forged, court, strong
 def test_a_judge_settles_a_replay_by_the_older_claim(court, owned, coloured):
     claim, decide = court
     first = claim("owner", owned.mark, owned.model)
-    time.sleep(1.1)  # tokens count seconds
+    time.sleep(3)  # tokens count seconds, each within one more
     made = Replay(owned.mark)(owned.model, coloured)
     thief = claim("thief", made.mark, made.accused)
     late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, hypergeom, rankdata
 
 import invgnn.audit.verdict
+from invgnn.audit.between import between
+from invgnn.audit.decision import allowed_null, beyond_search, decide
 from invgnn.audit.examine import Refusal, examine
 from invgnn.audit.provenance import digest_model, trace
 from invgnn.audit.verdict import BOTH_CONDITION, CONDITION, _channel_words, _level_words, ceil_p, floor_bits
-from invgnn.audit.verify import _between, _control, _decide, _law, _refused, _shown, beyond_search, verify
+from invgnn.audit.verify import _control, _refused, _shown, verify
 from invgnn.errors import ParameterError, SuspectError
 from invgnn.nn.forward import to_batch
 from invgnn.nn.model_file import save_model
@@ -480,7 +482,7 @@ def decided(
     found, *, m=128, key="keyed", statistic="combined", alpha=0.01, tried=1, controls=(), baseline=None
 ):
     mark = SimpleNamespace(context={"key": key, "statistic": statistic}, m=m, baseline=baseline)
-    status, reasons = _decide(found, mark, found.log_p, alpha, tried, list(controls), beyond_search())
+    status, reasons = decide(found, mark, found.log_p, alpha, tried, list(controls), beyond_search())
     return status, " / ".join(reasons)
 
 
@@ -595,7 +597,7 @@ def counted(*matches):
 def law_of(found, controls, alpha=0.3, tests=1):
     mark = SimpleNamespace(context={"key": "plain"}, m=16)
     others = [SimpleNamespace(levels=counted(*one)) for one in controls]
-    return _law(mark, SimpleNamespace(levels=counted(*found), tests=tests), others, alpha)
+    return allowed_null(mark, SimpleNamespace(levels=counted(*found), tests=tests), others, alpha)
 
 
 def test_a_plain_mark_shows_the_level_that_fewest_controls_reach():
@@ -630,7 +632,7 @@ def pieces(count):
     ("count", "named", "more"), [(4, 4, ""), (5, 5, ""), (6, 5, "; and 1 more"), (9, 5, "; and 4 more")]
 )
 def test_five_pieces_of_code_are_named_and_the_others_counted(count, named, more):
-    found = _between(pieces(count), None, "auditor", False)
+    found = between(pieces(count), None, "auditor", False)
     assert len(found.record["foreign"]) == count
     listed = found.trust.removeprefix(" This code only computes the suspect's answers and knows no bits: ")
     listed = listed.removesuffix(". Anyone who relies on this verdict must read that code.")
@@ -642,11 +644,11 @@ def test_five_pieces_of_code_are_named_and_the_others_counted(count, named, more
 def test_code_of_a_library_needs_no_trust_unless_the_claimant_brings_the_object(motifs):
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
     for author, rebuilt in (("auditor", False), ("auditor", True), ("claimant", True)):
-        found = _between(model, None, author, rebuilt)
+        found = between(model, None, author, rebuilt)
         assert (found.trust, found.blocked, found.called) == ("", "", "by its own signature")
         assert (found.digest, found.weights) == (digest_model(model), trace(model).tensors)
         assert found.record["foreign"] == []
-    brought = _between(model, None, "claimant", False)
+    brought = between(model, None, "claimant", False)
     assert brought.trust == " The object that was queried comes from the claimant and hides no code."
     assert "build the model yourself" in brought.blocked
     assert "must read" not in brought.trust
@@ -654,9 +656,9 @@ def test_code_of_a_library_needs_no_trust_unless_the_claimant_brings_the_object(
 
 def test_functions_are_code_whoever_wrote_them(motifs):
     model = new_model(motifs, "GIN", 0, hidden_channels=8)
-    given = _between(model, lazy, "auditor", False)
+    given = between(model, lazy, "auditor", False)
     assert [one["name"].endswith("lazy") for one in given.record["foreign"]] == [True]
-    served = _between(lazy, None, "auditor", False)
+    served = between(lazy, None, "auditor", False)
     assert (served.called, served.digest, served.weights) == ("as a function", "function", "function")
     assert [one["what"] for one in served.record["foreign"]] == ["function"]
     assert {name: value for name, value in served.record.items() if name != "foreign"} == {
@@ -664,13 +666,13 @@ def test_functions_are_code_whoever_wrote_them(motifs):
         "unsaved": [],
         "unknown": [],
     }
-    assert _between(lazy, lazy, "auditor", False) == served  # a forward calls modules only
+    assert between(lazy, lazy, "auditor", False) == served  # a forward calls modules only
     for author, rebuilt in (("claimant", False), ("claimant", True)):
-        assert _between(lazy, None, author, rebuilt).blocked
+        assert between(lazy, None, author, rebuilt).blocked
 
 
 def test_what_changed_while_it_was_queried_is_not_trusted(motifs):
-    before = _between(new_model(motifs, "GIN", 0, hidden_channels=8), None, "auditor", False)
+    before = between(new_model(motifs, "GIN", 0, hidden_channels=8), None, "auditor", False)
     assert before.checked(before) is before
     for change in ({"weights": "other"}, {"record": {}}):
         after = before.checked(replace(before, **change))

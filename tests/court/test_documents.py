@@ -17,21 +17,13 @@ from _helpers.court import resigned
 from invgnn.court.bound import Token
 from invgnn.court.challenge import Challenge
 from invgnn.court.claim import Claim
-from invgnn.court.documents import (
-    KINDS,
-    SMALL_ORDER,
-    Document,
-    load_document,
-    media_type,
-    parse_document,
-    schema,
-    validate,
-    verify_signature,
-)
+from invgnn.court.document_schemas import KINDS, media_type, schema, validate
+from invgnn.court.documents import Document, load_document, parse_document
 from invgnn.court.identity import Identity, load_public
 from invgnn.court.judgement import Judgement
 from invgnn.court.opening import load_opening, open_fully
 from invgnn.court.revocation import Revocation
+from invgnn.court.signatures import SMALL_ORDER, verify_signature
 from invgnn.errors import FileError, InvgnnError, ParameterError, PassphraseError
 from invgnn.secret import Secret
 from invgnn.storage.encryption import Kdf

@@ -316,6 +316,7 @@ def test_a_judgement_cannot_contradict_itself(decide, people):
         {"checks": [{"check": "key", "passed": False, "fatal": True, "says": "x"}]},
         {"rivals": [{"claim": "0" * 64, "owner": "x", "outcome": "is the ancestor", "says": "x"}]},
         {"grounds": []},
+        {"grounds": [{**one, "found": 0.0, "holds": True} for one in found.payload["grounds"]]},
         {"opening": {**found.payload["opening"], "form": "prefix"}},
         {"judge": {"name": "judge", "signing": "0" * 64}},
     ):

@@ -13,7 +13,7 @@ from securesystemslib.signer import SSlibKey
 from invgnn.court.documents import _signed, parse_document
 from invgnn.court.statement import as_envelope, as_statement, pre_authentication
 from invgnn.errors import FileError, ParameterError
-from invgnn.storage.container import canonical_json
+from invgnn.storage.canonical_json import canonical_json
 
 
 def test_the_claim_travels_inside_and_keeps_its_signature(house, tmp_path):

@@ -231,8 +231,8 @@ def test_modes_of_files(shell):
         assert modes[name] & 0o044, name
 
 
-def test_secrets_are_in_no_output_and_no_file(shell):
-    """Openings are encrypted, keys are sealed, public files hold commitments only."""
+def forms_of_secrets(shell):
+    """The ways in which a secret, a key, the bits or the passphrase might be written."""
     secret = bytes(Secret.load(shell.folder / "a.secret", PASSPHRASE))
     mark = Watermark.load(shell.folder / "a.mark", PASSPHRASE)
     held = [secret, mark.bits.astype("u1").tobytes(), mark.bits.astype("<i8").tobytes()]
@@ -250,9 +250,88 @@ def test_secrets_are_in_no_output_and_no_file(shell):
         ]
     forms.append("".join(map(str, mark.bits.tolist())).encode())
     forms.append(json.dumps(mark.bits.tolist()).encode())
+    return forms
+
+
+def test_secrets_are_in_no_output_and_no_file(shell):
+    """Openings are encrypted, keys are sealed, public files hold commitments only."""
+    forms = forms_of_secrets(shell)
     files = {str(path): path.read_bytes() for path in shell.folder.rglob("*") if path.is_file()}
     assert len(files) > 15
     for name, data in {**files, "output": shell.printed.encode()}.items():
+        assert not [form for form in forms if form in data], name
+
+
+REVEAL = "reveal --claim @claim.json --mark @a.mark --key @acme.key --judge @judge.key.pub.json"
+CLAIM = "claim --mark @a.mark --model @a.model --task BA-2motif --key @acme.key"
+SOUND = {
+    "identity": "identity --name Third -o @s.key",
+    "keygen": "keygen -o @s.secret",
+    "carriers": "carriers --secret @s.secret --task BA-2motif --m 16 -o @s.mark",
+    "claim": f"{CLAIM} --statement @s.intoto -o @s.claim",
+    "reveal": f"{REVEAL} --case 1 -o @s.opening",
+    "challenge": "challenge --claim @claim.json --key @judge.key --case 1 --carriers 8 -o @s.challenge",
+    "judge": "JUDGE --suspect @a.model --control @other.model -o @s.json --report @s.html",
+    "check": "check @claim.json --by @acme.key.pub.json",
+    "revoke": "revoke --key @judge.key --reason superseded -o @s.revoked",
+    "trace": "trace --marks @a.mark --suspects @a.model --csv @s.csv --report @s.trace.html",
+    "inspect": "inspect @a.opening",
+}
+BROKEN = {
+    "identity": ["identity --name Third -o @none/s.key"],
+    "keygen": ["keygen -o @a.secret"],
+    "carriers": ["carriers --secret @acme.key --task BA-2motif -o @b.mark"],
+    "claim": [
+        f"{CLAIM} -o @claim.json",
+        f"{CLAIM} --tsa http://127.0.0.1:9 -o @b.claim",
+        CLAIM.replace("@a.mark", "@a.secret") + " -o @b.claim",
+    ],
+    "reveal": [
+        f"{REVEAL} --case 1 -o @none/b.opening",
+        REVEAL.replace("@acme.key", "@judge.key") + " --case 1 -o @b.opening",
+        REVEAL.replace("@claim.json", "@a.opening") + " --case 1 -o @b.opening",
+    ],
+    "challenge": ["challenge --claim @claim.json --key @judge.key --case 1 --carriers 999 -o @b.json"],
+    "judge": [
+        "JUDGE --suspect @a.secret -o @b.json",
+        "JUDGE --suspect @a.model --tsa-root @acme.key -o @b.json",
+        "JUDGE --suspect @a.model --rival @claim.json,@a.mark -o @b.json",
+    ],
+    "check": ["check @a.opening", "check @acme.key"],
+    "revoke": ["revoke --claim @claim.json --key @judge.key --reason superseded -o @b.json"],
+    "trace": ["trace --marks @a.secret --suspects @a.model", "trace --marks @a.mark --suspects @acme.key"],
+    "inspect": ["inspect @none"],
+}
+
+
+@pytest.mark.story
+def test_no_verb_shows_a_secret_whether_it_succeeds_or_fails(shell, monkeypatch, caplog):
+    """Not in output, logs or any file that it writes. The set-up runs most of them with --json."""
+    caplog.set_level("DEBUG")
+    forms, printed = forms_of_secrets(shell), []
+    assert set(SOUND) == set(BROKEN)
+
+    def run(line):
+        words = shlex.split(line.replace("JUDGE", shell.judge))
+        result = CliRunner().invoke(app, [word.replace("@", f"{shell.folder}/") for word in words])
+        assert result.exception is None or isinstance(result.exception, SystemExit), line
+        printed.append(result.output + result.stderr)
+        return result.exit_code
+
+    for line in SOUND.values():
+        assert run(line) in {0, 1, 3}, (line, printed[-1])
+    for line in (one for lines in BROKEN.values() for one in lines):
+        assert run(line) == 2, (line, printed[-1])
+    monkeypatch.setenv("INVGNN_PASSPHRASE", PASSPHRASE + "!")
+    assert run(f"{REVEAL} --case 1 -o @b.opening") == 2
+    written = {path.name: path.read_bytes() for path in shell.folder.glob("[bs].*")}
+    for path in map(shell.folder.joinpath, written):
+        path.unlink()
+    assert {name for name in written if name.startswith("b.")} == set()
+    assert len(written) >= 13
+    shown = "\n".join([*printed, caplog.text]).encode()
+    assert len(shown) > 5_000
+    for name, data in {**written, "output": shown}.items():
         assert not [form for form in forms if form in data], name
 
 

@@ -27,7 +27,7 @@ from invgnn.court.opening import load_opening
 from invgnn.court.regeneration import regenerate
 from invgnn.errors import InvgnnError, ParameterError, PassphraseError
 from invgnn.secret import Secret, Stream
-from invgnn.storage import atomic, container, encryption
+from invgnn.storage import atomic, container, encryption, packing
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.reference import Reference
 
@@ -209,7 +209,7 @@ def test_what_was_read_is_not_shown(tmp_path):
     Secret(NEEDLE).save(path, None, insecure_no_passphrase=True)
     held = container.read(path, "secret")
     shown = [repr(held), repr(held.tensors), str(held.tensors), repr(atomic.read_bytes(path))]
-    shown += [repr(container._unpack(atomic.read_bytes(path), path)), rich.pretty.pretty_repr(held)]
+    shown += [repr(packing.unpack(atomic.read_bytes(path), path)), rich.pretty.pretty_repr(held)]
     shown += [repr(Secret.load(path)), repr(Secret.load(path).derive("needle"))]
     assert not found_in(" ".join(shown))
 
@@ -274,7 +274,7 @@ def boxed(data, kind="secret"):
 
 def unhashable(kind, body):
     meta = {"kind": kind, "version": 2, "digest": "0" * 64, "body": body}
-    return container._pack(meta, {"secret": container._Raw("U8", (32,), ConcealedBytes(NEEDLE))})
+    return packing.pack(meta, {"secret": packing.Raw("U8", (32,), ConcealedBytes(NEEDLE))})
 
 
 def flipped(path, place):
@@ -431,13 +431,13 @@ SECRETS = {
         (c.packed("secret", sealed=True), lacking(encryption, "Argon2id", MemoryError())(c))[0], PASSPHRASE
     ),
     "load without memory for tensors": lambda c: Secret.load(
-        (c.packed("secret", sealed=True), lacking(container, "_tensor", MemoryError())(c))[0], PASSPHRASE
+        (c.packed("secret", sealed=True), lacking(container, "tensor_of", MemoryError())(c))[0], PASSPHRASE
     ),
     "load without memory for the digest": lambda c: Secret.load(
         (c.packed("secret"), lacking(container, "digest", MemoryError())(c))[0]
     ),
     "load interrupted": lambda c: Secret.load(
-        (c.packed("secret"), lacking(container, "deserialize", KeyboardInterrupt())(c))[0], PASSPHRASE
+        (c.packed("secret"), lacking(packing, "deserialize", KeyboardInterrupt())(c))[0], PASSPHRASE
     ),
 }
 
@@ -446,7 +446,7 @@ WRITES = {
     "body": lambda c: container.write(c.folder / "a", "mark", {"x": float("nan")}, {"x": ARRAY}),
     "deep body": lambda c: container.write(c.folder / "a", "mark", deep(), {"x": ARRAY}),
     "large body": lambda c: (
-        c.patch.setattr(container, "MAX_HEADER", 100),
+        c.patch.setattr(packing, "MAX_HEADER", 100),
         container.write(c.folder / "a", "mark", {"x": "x" * 200}, {"x": ARRAY}),
     ),
     "an object": lambda c: container.write(c.folder / "a", "mark", {}, {"x": ARRAY.astype(object)}),

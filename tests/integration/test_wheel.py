@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from invgnn.court.documents import KINDS
+from invgnn.court.document_schemas import KINDS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("src", "pyproject.toml", "README.md", "LICENSE")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from invgnn.concealed import conceal
 from invgnn.errors import ExistingFileError, FileError, ParameterError, PassphraseError
 from invgnn.secret import Secret
-from invgnn.storage import container
+from invgnn.storage import container, packing
 
 ABUSE = Path(__file__).parents[1] / "abuse"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -495,7 +495,7 @@ def test_what_cannot_be_written(tmp_path, kind, body, tensors):
 
 
 def test_body_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(container, "MAX_HEADER", 1000)
+    monkeypatch.setattr(packing, "MAX_HEADER", 1000)
     with pytest.raises(ParameterError, match="too large"):
         container.write(tmp_path / "a", "mark", {"text": "x" * 1000}, {})
 
@@ -640,15 +640,15 @@ def test_cuts_and_flips_are_caught(tmp_path, passphrase):
 
 
 def test_truth_values_are_0_and_1_and_shapes_have_limits():
-    assert container._possible(container._Raw("BOOL", (2,), b"\0\1"))
+    assert packing.possible(packing.Raw("BOOL", (2,), b"\0\1"))
     assert not any(
-        container._possible(container._Raw("BOOL", (2,), bytes([0, value]))) for value in range(2, 256)
+        packing.possible(packing.Raw("BOOL", (2,), bytes([0, value]))) for value in range(2, 256)
     )
-    assert container._possible(container._Raw("U8", (1,), b"\7"))
-    assert container._possible(container._Raw("U8", (1,) * 32, b"\7"))
-    assert not container._possible(container._Raw("U8", (1,) * 33, b"\7"))
-    assert container._possible(container._Raw("U8", (0, 2**48 - 1), b""))
-    assert not container._possible(container._Raw("U8", (0, 2**48), b""))
+    assert packing.possible(packing.Raw("U8", (1,), b"\7"))
+    assert packing.possible(packing.Raw("U8", (1,) * 32, b"\7"))
+    assert not packing.possible(packing.Raw("U8", (1,) * 33, b"\7"))
+    assert packing.possible(packing.Raw("U8", (0, 2**48 - 1), b""))
+    assert not packing.possible(packing.Raw("U8", (0, 2**48), b""))
 
 
 @pytest.mark.parametrize(
@@ -695,10 +695,10 @@ def test_a_file_that_lacks_the_last_byte_of_its_header_is_truncated(tmp_path):
 def test_a_header_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
     container.write(tmp_path / "a", "mark", BODY, {})
     size = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")
-    monkeypatch.setattr(container, "MAX_HEADER", size)
+    monkeypatch.setattr(packing, "MAX_HEADER", size)
     container.write(tmp_path / "b", "mark", BODY, {})
     assert container.read(tmp_path / "b", "mark").body == BODY
-    monkeypatch.setattr(container, "MAX_HEADER", size - 1)
+    monkeypatch.setattr(packing, "MAX_HEADER", size - 1)
     with pytest.raises(ParameterError, match="too large"):
         container.write(tmp_path / "c", "mark", BODY, {})
 

@@ -24,7 +24,7 @@ from invgnn.nn.backbones import GCN, GIN, SGC, GraphSAGE
 from invgnn.nn.model_file import load_model, save_model
 from invgnn.nn.perception import attach_head
 from invgnn.secret import Secret
-from invgnn.storage import container
+from invgnn.storage import container, packing
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.mark_file import unpack
 
@@ -170,29 +170,27 @@ def replace(rng, value):
 def odd_tensor(rng, raw):
     """The tensor with another type, shape or content."""
     data = bytes(raw.data)
-    size = np.dtype(container._DTYPES[raw.dtype]).itemsize
+    size = np.dtype(packing.DTYPES[raw.dtype]).itemsize
     way = rng.randrange(5)
     if way == 0:  # the same bytes under another name
-        dtype = rng.choice(list(container._DTYPES))
-        size = np.dtype(container._DTYPES[dtype]).itemsize
-        return container._Raw(dtype, (len(data) // size,), data[: len(data) // size * size])
+        dtype = rng.choice(list(packing.DTYPES))
+        size = np.dtype(packing.DTYPES[dtype]).itemsize
+        return packing.Raw(dtype, (len(data) // size,), data[: len(data) // size * size])
     if way == 1:  # fewer or more rows
         count = rng.choice([0, 1, 2, 7, 2 * (raw.shape or (1,))[0]])
         row = len(data) // max(1, (raw.shape or (1,))[0])
-        return container._Raw(
+        return packing.Raw(
             raw.dtype, (count, *raw.shape[1:]), (data * 3)[: count * row].ljust(count * row, b"\0")
         )
     if way == 2:  # another shape
         count = len(data) // size
-        return container._Raw(
-            raw.dtype, rng.choice([(count,), (1, count), (count, 1), (count, 1, 1)]), data
-        )
+        return packing.Raw(raw.dtype, rng.choice([(count,), (1, count), (count, 1), (count, 1, 1)]), data)
     place = rng.randrange(len(data) // size) * size if data else 0
     value = rng.choice([b"\xff", b"\x00", b"\x7f", b"\x80", b"\x01"]) * size
     value = rng.choice([value, b"\xff" * (size - 1) + b"\x7f", b"\0" * (size - 1) + b"\x80"])
     if way == 3 and data:  # one odd value
-        return container._Raw(raw.dtype, raw.shape, data[:place] + value[:size] + data[place + size :])
-    return container._Raw(raw.dtype, raw.shape, value[:size] * (len(data) // size))
+        return packing.Raw(raw.dtype, raw.shape, data[:place] + value[:size] + data[place + size :])
+    return packing.Raw(raw.dtype, raw.shape, value[:size] * (len(data) // size))
 
 
 def mutate_tensors(rng, raws, others):
@@ -214,9 +212,7 @@ def mutate_tensors(rng, raws, others):
 def parts(data):
     """The metadata and the tensors of a sound container."""
     header, _ = split(data)
-    return json.loads(header["__metadata__"]["invgnn"]), container._unpack(ConcealedBytes(data), "source")[
-        1
-    ]
+    return json.loads(header["__metadata__"]["invgnn"]), packing.unpack(ConcealedBytes(data), "source")[1]
 
 
 def packed(meta, raws):
@@ -224,14 +220,14 @@ def packed(meta, raws):
     raws = {name: raw._replace(data=ConcealedBytes(raw.data)) for name, raw in raws.items()}
     with suppress(InvgnnError):  # what cannot be hashed keeps its digest
         meta["digest"] = container._digest(meta["kind"], meta["version"], meta["body"], raws)
-    return bytes(container._pack(meta, raws))
+    return bytes(packing.pack(meta, raws))
 
 
 def mended(meta, raws):
     """The same, with the digest of the mark itself put right as well if it can be computed."""
     if meta["kind"] == "mark" and isinstance(meta["body"].get("digest"), str):
         with suppress(Exception):
-            tensors = {name: container._tensor(name, raw, "numpy") for name, raw in raws.items()}
+            tensors = {name: packing.tensor_of(name, raw, "numpy") for name, raw in raws.items()}
             held = container.Container("mark", meta["version"], meta["body"], tensors, "")
             with limited():
                 meta["body"]["digest"] = Watermark(**unpack(held)).digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,7 +103,11 @@ def trace(
             _check_marks(found, held)
             rows += found
             tick(1)
-    return _shown(rows, alpha, csv, report, overwrite)
+    options = {"--architecture": architecture, "--alpha": f"{alpha:g}", "--task": task}
+    options |= {"--seed": str(seed)} if task is not None else {}
+    words = ["invgnn", "trace", "--marks", str(marks), "--suspects", str(suspects)]
+    words += [word for name, value in options.items() if value is not None for word in (name, value)]
+    return _shown(rows, alpha, csv, report, overwrite, shlex.join(words))
 
 
 def _files(path: Path, what: str, suffix: str = "") -> list[Path]:
@@ -202,7 +207,12 @@ def _check_marks(rows: list[dict[str, Any]], marks: list[Path]) -> None:
 
 
 def _shown(
-    records: list[dict[str, Any]], alpha: float, csv: Path | None, report: Path | None, overwrite: bool
+    records: list[dict[str, Any]],
+    alpha: float,
+    csv: Path | None,
+    report: Path | None,
+    overwrite: bool,
+    command: str,
 ) -> Any:
     """Write the tables, and return what is printed."""
     from invgnn.court.trace_page import as_csv, as_text, render_traces
@@ -213,7 +223,7 @@ def _shown(
     if csv is not None:
         write_text(csv, as_csv(rows), overwrite=overwrite, private=True)
     if report is not None:
-        write_text(report, render_traces(rows, alpha), overwrite=overwrite, private=True)
+        write_text(report, render_traces(rows, alpha, command), overwrite=overwrite, private=True)
     found = named(rows)
     record = {
         "named": found,

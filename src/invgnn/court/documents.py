@@ -12,43 +12,19 @@ import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib import resources
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
+from invgnn.court.document_schemas import KINDS, check_texts, media_type, validate
+from invgnn.court.signatures import verify_signature
 from invgnn.court.timestamp import Roots, Stamp, check_token, request_token
 from invgnn.errors import FileError, ParameterError
 from invgnn.storage import encoding
 from invgnn.storage.atomic import AnyPath, read_bytes, write_bytes
-from invgnn.storage.container import canonical_json
+from invgnn.storage.canonical_json import canonical_json
 
-KINDS = ("claim", "challenge", "identity", "judgement", "revocation")
-"""The kinds of documents."""
 MOST_BYTES = 1 << 24
 """Largest size of a document."""
 T = TypeVar("T")
-_ONES = b"\xff" * 30 + b"\x7f"
-SMALL_ORDER = (
-    bytes(32),
-    b"\x01" + bytes(31),
-    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"),
-    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
-    b"\xec" + _ONES,
-    b"\xed" + _ONES,
-    b"\xee" + _ONES,
-)
-"""Ed25519 keys of small order, without their sign: one signature fits every message, or one in eight."""
-_TEXTS = {
-    "challenge": ("case",),
-    "claim": ("owner/name", "label"),
-    "identity": ("name",),
-    "judgement": ("case", "judge/name", "claim/owner", "claim/label"),
-    "revocation": ("owner",),
-}
-"""Texts that people read in one line: no control characters, line breaks or changes of direction."""
 
 
 class Signer(Protocol):
@@ -87,7 +63,7 @@ class Document:
 
     def __post_init__(self) -> None:
         validate(self.kind, self.record())
-        _check_texts(self.kind, self.payload)
+        check_texts(self.kind, self.payload)
         verify_signature(self.key, self.signature, _signed(self.kind, self.payload), "the document")
         if self.token is not None and self.token_signature is not None:
             verify_signature(
@@ -195,7 +171,7 @@ def load_checked(path: AnyPath, kind: str, make: Callable[[Document], T]) -> T:
     held = load_document(path, kind)
     try:
         return make(held)
-    except (ParameterError, TypeError, ValueError, KeyError, AttributeError) as error:
+    except (ParameterError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         why = getattr(error, "message", str(error))
         raise FileError(f"{path} is no valid {kind}: {why[:300]}", _ADVICE) from None
 
@@ -240,59 +216,6 @@ def parse_document(data: bytes, kind: str | None, name: str) -> Document:
 _ADVICE = "use another copy of the file, or ask its author for a new one"
 
 
-def media_type(kind: str) -> str:
-    """Return the versioned media type of a kind of document."""
-    return f"application/vnd.invgnn.{kind}.v1+json"
-
-
-def validate(kind: str, record: Any) -> None:
-    """Check JSON values against the published schema of a kind of document.
-
-    Raises:
-        ParameterError: If they do not fit. The message names the first part that does not.
-    """
-    error = next(iter(_validator(kind).iter_errors(record)), None)
-    if error is not None:
-        at = "/".join(map(str, error.absolute_path)) or "the document"
-        raise ParameterError(f"{at[:200]}: {error.message[:200]}", f"see the schema of a {kind}")
-
-
-@lru_cache(maxsize=len(KINDS))
-def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of a kind of document.
-
-    Raises:
-        ParameterError: If there is no such kind.
-    """
-    if kind not in KINDS:
-        raise ParameterError(f"unknown kind of document {kind!r}", f"choose one of {', '.join(KINDS)}")
-    file = resources.files("invgnn.court") / "schemas" / f"{kind}.v1.schema.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
-@lru_cache(maxsize=len(KINDS))
-def _validator(kind: str) -> Any:
-    """Return the validator of a kind of document."""
-    try:
-        from jsonschema import Draft202012Validator, validators
-    except ImportError:
-        raise ParameterError("documents need jsonschema", "pip install 'invgnn[court]'") from None
-    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
-    strict = validators.extend(Draft202012Validator, type_checker=whole)  # 1.0 is no integer here
-    return strict(schema(kind))
-
-
-def _check_texts(kind: str, payload: Mapping[str, Any]) -> None:
-    """Refuse names that could pass for other lines of an output."""
-    for path in _TEXTS[kind]:
-        found: Any = payload
-        for name in path.split("/"):
-            found = found[name]
-        if not found.isprintable():
-            raise ParameterError(f"{path} has characters that cannot be printed", "use plain text")
-
-
 def _parsed(data: bytes, name: str) -> Any:
     """Return the JSON value of a file."""
     if len(data) > MOST_BYTES:
@@ -330,23 +253,3 @@ def _signed(kind: str, payload: Mapping[str, Any]) -> bytes:
 def _countersigned(signature: str, token: bytes) -> bytes:
     """Return the bytes that the signature of a token covers."""
     return encoding.encode(["invgnn/countersigned/1", signature, token])
-
-
-def verify_signature(key: str, signature: str, message: bytes, what: str) -> None:
-    """Check an Ed25519 signature.
-
-    Args:
-        key: The public key, in hex.
-        signature: The signature, in hex.
-        message: What is signed.
-        what: Name of the message, for the error.
-
-    Raises:
-        ParameterError: If the signature does not fit.
-    """
-    try:
-        if bytes.fromhex(key)[:31] + bytes([bytes.fromhex(key)[31] & 0x7F]) in SMALL_ORDER:
-            raise ValueError("everybody can sign with this key")
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), message)
-    except (InvalidSignature, ValueError):
-        raise ParameterError(f"the signature does not fit {what}, so it was altered", _ADVICE) from None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from invgnn.audit.verify import Sufficient, beyond_search
+from invgnn.audit.decision import Sufficient, beyond_search
 from invgnn.court.timestamp import Stamp
 from invgnn.stats.evidence import GRINDING_BITS
 

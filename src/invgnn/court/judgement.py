@@ -28,7 +28,9 @@ class Judgement:
         said = self.document.payload
         failed = [one["check"] for one in said["checks"] if one["fatal"] and not one["passed"]]
         lost = [one for one in said["rivals"] if one["outcome"] in LOST]
-        holds = any(one["holds"] for one in said["grounds"])
+        holds = any(
+            one["holds"] and one["available"] and one["found"] >= one["needed"] for one in said["grounds"]
+        )
         owned = said["status"] == "owned"
         if said["judge"]["signing"] != self.document.key:
             raise ParameterError("the judgement names another judge than signed it", _ADVICE)

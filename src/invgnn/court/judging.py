@@ -87,7 +87,7 @@ def judge(
             }
             for one, how in heard
         ],
-        "voids": voids(own, exhibits),
+        "voids": voids(own, exhibits, [how for _, how in heard]),
         "recheck": recheck[:4000],
         "software": f"invgnn {__version__}",
     }
@@ -139,7 +139,7 @@ def _timeline(own: Standing, exhibits: Exhibits) -> dict[str, Any]:
     }
 
 
-def voids(own: Standing, exhibits: Exhibits) -> list[str]:
+def voids(own: Standing, exhibits: Exhibits, settled: Sequence[Settled] = ()) -> list[str]:
     """Return what would void a judgement, in plain words."""
     found = [
         "An older claim on the same secret, or a rival mark in the original of the claimant, is shown.",
@@ -153,10 +153,15 @@ def voids(own: Standing, exhibits: Exhibits) -> list[str]:
             "The suspect existed before the date that the judge found.",
             "The controls were not trained for the task of the suspect.",
             f"The claimant had filed more than {exhibits.claims:,} claims before that date.",
-            "The time-stamping authority dated the claim wrongly.",
+            "The time-stamping authority dated the claim wrongly, or the claimant operates it.",
         ]
     if "bound to a token" in used and own.bits < 80:
-        found.append(f"The claimant requested more than {exhibits.requests:,} timestamp tokens.")
+        found += [
+            f"The claimant requested more than {exhibits.requests:,} timestamp tokens.",
+            "The claimant operates the authority that signed the token, or has its key.",
+        ]
+    if any(how.by_date for how in settled):
+        found.append("A date that settled a rival claim is wrong, or a party operates the authority.")
     if own.claim.transformed:
         found.append("The inputs that the claimant shows are not what users of the model give to it.")
     if exhibits.suspects == 1:

@@ -16,10 +16,11 @@ from invgnn.concealed import conceal
 from invgnn.court.challenge import Challenge, check_case
 from invgnn.court.claim import Claim
 from invgnn.court.commitment import commit_mark, same
-from invgnn.court.documents import Document, parse_document, verify_signature
+from invgnn.court.documents import Document, parse_document
 from invgnn.court.identity import Identity
 from invgnn.court.leaves import Leaf, Leaves
 from invgnn.court.sealing import seal_to, unseal
+from invgnn.court.signatures import verify_signature
 from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.graphs.attributed import Attributed
 from invgnn.secret import Secret
@@ -159,7 +160,7 @@ def load_opening(path: AnyPath, judge: Identity) -> Opened:
         return _opened(head, conceal(encoding.decode(found["revealed"])), held.digest)
     except InvgnnError as error:
         raise FileError(f"{path} cannot be opened: {error.message[:300]}", error.advice) from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         what = type(error).__name__  # the text might show what was decrypted
         raise FileError(f"{path} is a malformed opening ({what})", "ask the claimant for another") from None
 

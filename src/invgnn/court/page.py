@@ -30,6 +30,13 @@ TITLES = {
     "suspect": "Suspect",
 }
 """The names of checks on the page."""
+READ_AT = {
+    "embedding": "the representation before the last layer (embedding)",
+    "logits": "class scores (logits)",
+    "labels": "the top class alone (labels)",
+    "values": "real-valued outputs (values)",
+}
+"""The levels of access in words."""
 
 
 class Moment(NamedTuple):
@@ -76,6 +83,7 @@ def render_judgement(judgement: Judgement) -> str:
         digest=judgement.document.digest,
         symbols=SYMBOLS,
         titles=TITLES,
+        read_at=READ_AT,
         timeline=timeline(said),
         explanations=EXPLANATIONS,
         command=re.split(r"(\s+)", said["recheck"]),

@@ -17,6 +17,7 @@ from invgnn.nn.forward import Forward
 from invgnn.readout.answers import Answers
 from invgnn.readout.query import Suspect, ask
 from invgnn.readout.reading import Direction, Reading
+from invgnn.secret import SIZE
 from invgnn.stats import laws
 from invgnn.stats.evidence import decode
 from invgnn.watermark.directions import PREFIXES, directions_of, stream_parts
@@ -103,6 +104,8 @@ def reveal(claim: Claim, opened: Opened) -> Revealed:
         chosen = list(range(claim.rule["prefix"]))
     elif opened.challenge is not None:
         opened.challenge.check(claim, opened.judge)
+        if opened.challenge.case != opened.case:  # whoever may use an old challenge chooses the carriers
+            raise ParameterError("the challenge was drawn for another case", "answer that of this case")
         chosen = opened.challenge.drawn(claim)
     else:
         raise ParameterError("a full opening reveals no single leaves", "use it as a full opening")
@@ -115,7 +118,7 @@ def reveal(claim: Claim, opened: Opened) -> Revealed:
         if not all(leaf.leads_to(tree["root"], tree["leaves"]) for leaf in opened.leaves):
             raise ParameterError("a leaf does not belong to the claim", "ask for another opening")
         return _revealed(claim, [leaf.value for leaf in opened.leaves], len(chosen))
-    except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, DataError) as error:
         raise ParameterError(f"a leaf is malformed ({type(error).__name__})", "ask for another") from None
 
 
@@ -128,6 +131,8 @@ def _revealed(claim: Claim, values: list[dict[str, Any]], size: int) -> Revealed
         raise ParameterError("a leaf does not hold one carrier and one bit", "ask for another opening")
     classes = claim.context["classes"]
     streams = {one["access"]: one["stream"] for one in ways}
+    if not all(type(key) is bytes and len(key) == SIZE for key in streams.values()):
+        raise ParameterError("a leaf holds no key of a direction", "ask for another opening")
     readings = tuple(
         one
         for one in map(Reading.recall, claim.context["readings"])
@@ -138,8 +143,18 @@ def _revealed(claim: Claim, values: list[dict[str, Any]], size: int) -> Revealed
     if rich and [len(one) for one in rich] != [*[1] * size, len(ordinary)]:
         raise ParameterError("a leaf does not show one carrier", "ask for another opening")
     as_shown = Attributed.concat(rich) if rich else None
-    questions = Questions(carriers, ordinary, usual["labels"], as_shown)
+    known = usual["labels"]
+    count = len(ordinary) if claim.context["level"] == "graph" else ordinary.num_nodes
+    if known is not None and not _are_labels(known, count, classes):
+        raise ParameterError("a leaf holds no labels of the ordinary inputs", "ask for another opening")
+    questions = Questions(carriers, ordinary, known, as_shown)
     return Revealed(questions, bits, directions_of(streams, classes), readings)
+
+
+def _are_labels(found: Any, count: int, classes: int | None) -> bool:
+    """Return whether a value is an array of classes, one per ordinary input or node; -1 is unknown."""
+    sound = isinstance(found, np.ndarray) and found.dtype.kind in "iu" and found.shape == (count,)
+    return sound and bool(np.all((found >= -1) & (found < (classes or 2**31))))
 
 
 def read_partial(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from invgnn.errors import DataError, ParameterError
 from invgnn.graphs.attributed import KINDS, Attributed
-from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.disjoint_union import Graphs, Ints
 from invgnn.graphs.statistics import clustering, degrees
 from invgnn.secret import Secret
 from invgnn.stats.ks_test import similar
@@ -99,19 +99,23 @@ def regenerate(
     return mark if baseline is None else replace(mark, baseline=baseline)
 
 
-def flaws(mark: Watermark, reference: Reference) -> list[str]:
-    """Return what makes the key of a mark invalid; nothing for a sound one.
+def flaws(
+    context: Mapping[str, Any], carriers: Graphs, reference: Reference, bits: Ints | None = None
+) -> list[str]:
+    """Return what makes a key invalid; nothing for a sound one.
 
     Checked independently of the drawing: carriers are distinct, equal no reference graph and resemble
     them, and the key is keyed and balanced.
 
     Args:
-        mark: The mark.
+        context: The context of the mark.
+        carriers: All of its carriers, or those that were revealed.
         reference: The data that it was drawn from.
+        bits: All of its bits; None if only a part was revealed, which need not be balanced.
     """
-    sampler, carriers = Sampler.recall(mark.context["sampler"]), mark.carriers
+    sampler = Sampler.recall(context["sampler"])
     plain, found = carriers.skeleton, []
-    if mark.context["key"] != "keyed":
+    if context["key"] != "keyed":
         found.append("the bits are a public function of the carriers (a plain key)")
     if not distinct(carriers, sampler):
         found.append("some carriers are the same graph")
@@ -121,7 +125,7 @@ def flaws(mark: Watermark, reference: Reference) -> list[str]:
         found.append("the clustering of some carriers is unlike that of the reference data")
     if not _usual_degrees(carriers, reference, sampler):
         found.append("the degrees of some carriers are unlike those of the reference data")
-    if 2 * int(mark.bits.sum()) != mark.m:
+    if bits is not None and 2 * int(bits.sum()) != len(bits):
         found.append("the key is not balanced")
     return found
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from invgnn.court.claim import Claim
-from invgnn.court.documents import Document, load_checked, verify_signature
+from invgnn.court.documents import Document, load_checked
 from invgnn.court.grounds import iso
 from invgnn.court.identity import Identity
+from invgnn.court.signatures import verify_signature
 from invgnn.court.timestamp import Stamp
 from invgnn.errors import ParameterError
 from invgnn.storage import encoding

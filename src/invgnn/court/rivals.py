@@ -16,6 +16,7 @@ from invgnn.audit.verdict import floor_bits
 from invgnn.audit.verify import open_suspect
 from invgnn.court.claim import Claim
 from invgnn.court.exhibits import Exhibits
+from invgnn.court.grounds import iso
 from invgnn.court.opening import Opened
 from invgnn.court.standing import Standing
 from invgnn.errors import InvgnnError, SuspectError
@@ -51,10 +52,12 @@ class Settled:
     Attributes:
         outcome: One of the outcomes in the schema of a judgement.
         says: Why.
+        by_date: Whether it rests on the dates of the claims.
     """
 
     outcome: str
     says: str
+    by_date: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +112,13 @@ def settle(ours: Party, theirs: Party, exhibits: Exhibits) -> Settled:
 
 def _same_secret(first: Standing, second: Standing) -> Settled:
     """Decide between two claims on one secret: whoever committed to it first."""
-    earlier = _earlier(first, second)
+    earlier, dates = _earlier(first, second), _dates(first, second)
     if earlier is first:
-        return Settled("replays this secret", "this claim on the same secret is older")
+        return Settled("replays this secret", f"both claims are on the same secret; {dates}", by_date=True)
     if earlier is second:
-        return Settled("is older on the same secret", "the rival committed to the same secret earlier")
+        return Settled(
+            "is older on the same secret", f"both claims are on the same secret; {dates}", by_date=True
+        )
     return Settled("not settled", "both claims are on the same secret, and no date tells which is older")
 
 
@@ -153,14 +158,11 @@ def _by_weights(ours: Party, theirs: Party, exhibits: Exhibits, *, both: bool, n
     mine, other = (made_from(suspect, side.original) for side in (ours, theirs))
     if mine and other:
         earlier = _earlier(ours.standing, theirs.standing)
+        says = f"the suspect has the weights of both; {_dates(ours.standing, theirs.standing)}; {numbers}"
         if earlier is ours.standing:
-            return Settled(
-                "embedded later", f"the suspect has the weights of both; this claim is older; {numbers}"
-            )
+            return Settled("embedded later", says, by_date=True)
         if earlier is theirs.standing:
-            return Settled(
-                "is the ancestor", f"the suspect has the weights of both; the rival is older; {numbers}"
-            )
+            return Settled("is the ancestor", says, by_date=True)
     elif mine and not both:
         return Settled("embedded later", f"the suspect has the weights of this original alone; {numbers}")
     elif other and not both:
@@ -185,12 +187,21 @@ def _bits(standing: Standing, model: Any, exhibits: Exhibits) -> float:
 
 
 def _earlier(first: Standing, second: Standing) -> Standing | None:
-    """Return the claim with the earlier date; one with a date precedes one without."""
+    """Return the claim that is shown to be older. One with a date prevails over one without."""
     if first.stamp is None or second.stamp is None:
         return first if second.stamp is None and first.stamp else second if second.stamp else None
-    if first.stamp.time == second.stamp.time:
-        return None
-    return first if first.stamp.time < second.stamp.time else second
+    if first.stamp.precedes(second.stamp):
+        return first
+    return second if second.stamp.precedes(first.stamp) else None
+
+
+def _dates(first: Standing, second: Standing) -> str:
+    """Return the dates of two claims in words."""
+    ours, theirs = (
+        "has no date that counts" if one.stamp is None else f"is dated {iso(one.stamp.time)}"
+        for one in (first, second)
+    )
+    return f"this claim {ours}, the rival's {theirs}"
 
 
 def made_from(suspect: Any, original: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Examine one claim: what was opened, whether it is what was claimed, and what the suspect answers."""
+"""Examine one claim: check it and its opening, ask the suspect, and weigh the answers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ from invgnn.audit.provenance import trace
 from invgnn.audit.verdict import Verdict, floor_bits
 from invgnn.audit.verify import open_suspect, verify
 from invgnn.court.claim import Claim
-from invgnn.court.commitment import commit_mark, commit_secret, digest_labels, same
-from invgnn.court.exhibits import CLOCKS, Check, Exhibits
-from invgnn.court.grounds import Ground, ceil_bits, grounds_of, iso, sufficient
-from invgnn.court.leaves import Leaves
+from invgnn.court.claim_checks import (
+    check_address,
+    check_content,
+    check_data,
+    check_dates,
+    check_revocations,
+    chosen_late,
+    code_of,
+)
+from invgnn.court.exhibits import Check, Exhibits
+from invgnn.court.grounds import Ground, ceil_bits, grounds_of, sufficient
 from invgnn.court.opening import Opened
-from invgnn.court.partial import Revealed, as_good, read_partial, reveal
-from invgnn.court.regeneration import ROUNDING, difference, flaws, reference_for, regenerate
-from invgnn.court.revocation import why_revoked
+from invgnn.court.partial import Revealed, as_good, read_partial
+from invgnn.court.regeneration import reference_for
 from invgnn.court.timestamp import Stamp
-from invgnn.errors import CarrierError, DataError, InvgnnError, ParameterError, SuspectError, TimestampError
+from invgnn.errors import InvgnnError, SuspectError
 from invgnn.graphs.disjoint_union import Bools, Ints
 from invgnn.stats import laws
 from invgnn.stats.evidence import decode
 from invgnn.watermark.mark import Watermark
-from invgnn.watermark.reference import Reference
-from invgnn.watermark.transforms import Transform
 
 DECOYS = 9999
 """Number of random keys that the answers are compared with, besides the claimed one."""
@@ -94,16 +98,16 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         case: The name of the case.
     """
     reference = reference_for(exhibits.data, claim.context["reference"], claim.tensors)
-    checks, stamp, token = _dates(claim, exhibits)
-    checks += [_revoked(claim, stamp, exhibits), _addressed(claim, opened, judge, case)]
-    checks.append(_same_data(claim, reference))
+    checks, stamp, token = check_dates(claim, exhibits)
+    checks += [check_revocations(claim, stamp, exhibits), check_address(claim, opened, judge, case)]
+    checks.append(check_data(claim, reference))
     shown: Watermark | Revealed | None = None
     if all(check.passed for check in checks if check.fatal):
         try:
-            shown, more = _content(claim, opened, reference, exhibits)
+            shown, more = check_content(claim, opened, reference, exhibits)
             checks += more
         except InvgnnError as error:
-            checks.append(Check(_code(error), False, error.message))
+            checks.append(Check(code_of(error), False, error.message))
     alpha = min(float(claim.rule["alpha"]), exhibits.alpha)
     weigh = partial(
         grounds_of,
@@ -111,7 +115,7 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         stamp=stamp,
         suspect_since=exhibits.suspect_since,
         token=token,
-        chosen=_chosen_late(claim, opened),
+        chosen=chosen_late(claim, opened),
         claims=exhibits.claims,
         requests=exhibits.requests,
     )
@@ -135,152 +139,6 @@ def examine_claim(claim: Claim, opened: Opened, exhibits: Exhibits, judge: str, 
         checks.append(Check("suspect", False, error.message))
         reason = ("suspect", error.message)
         return Standing(**about, checks=tuple(checks), status="inconclusive", reason=reason)
-
-
-# -- before the suspect is asked ---------------------------------------------------------------------
-
-
-def _dates(claim: Claim, exhibits: Exhibits) -> tuple[list[Check], Stamp | None, Stamp | None]:
-    """Check the signature and the dates of a claim."""
-    checks = [Check("signature", True, f"signed by the key {claim.document.key[:16]}… of {claim.owner}")]
-    found: list[Stamp | None] = []
-    for name, what, read in (
-        ("timestamp", "the claim existed", claim.stamp),
-        ("token", "the secret was fixed before the token", claim.stamp_before_drawing),
-    ):
-        try:
-            stamp = read(exhibits.roots)
-        except TimestampError as error:
-            checks.append(Check(name, False, f"not counted: {error.message}", fatal=False))
-            found.append(None)
-            continue
-        if stamp is None:
-            says = "the claim has no timestamp" if name == "timestamp" else "the bits are bound to no token"
-            checks.append(Check(name, False, says, fatal=False))
-        elif stamp.time > exhibits.now + CLOCKS:
-            says = f"not counted: dated {iso(stamp.time)}, after the judge's clock ({iso(exhibits.now)})"
-            checks.append(Check(name, False, says, fatal=False))
-            stamp = None
-        else:
-            says = f"{what} on {iso(stamp.time)}, dated by {stamp.authority}"
-            checks.append(Check(name, True, says, fatal=False))
-        found.append(stamp)
-    return checks, found[0], found[1]
-
-
-def _revoked(claim: Claim, stamp: Stamp | None, exhibits: Exhibits) -> Check:
-    """Check that the owner has not withdrawn the claim."""
-    why = why_revoked(claim, stamp, exhibits.revocations)
-    known = f"none of {len(exhibits.revocations)} known revocations affects the claim"
-    return Check("revocation", why is None, why or known)
-
-
-def _addressed(claim: Claim, opened: Opened, judge: str, case: str) -> Check:
-    """Check that the opening is the claimant's, for this claim, this judge and this case."""
-    wrong = [
-        what
-        for what, sound in (
-            ("it opens another claim", opened.claim == claim.digest),
-            ("it was signed by somebody else than the claimant", opened.signer == claim.document.key),
-            ("it was made for another judge", opened.judge == judge),
-            (f"it was made for the case {opened.case!r}", opened.case == case),
-        )
-        if not sound
-    ]
-    return Check("opening", not wrong, "; ".join(wrong) or "made by the claimant for this judge and case")
-
-
-def _same_data(claim: Claim, reference: Reference) -> Check:
-    """Check that the judge has the data that the claim names."""
-    said = claim.payload["reference"]
-    sound = said == {"graphs": reference.digest, "labels": digest_labels(reference.labels)}
-    says = "the judge's copy is" if sound else "the judge's copy is not"
-    return Check("reference", sound, f"{says} the reference data that the claim names")
-
-
-def _chosen_late(claim: Claim, opened: Opened) -> str | None:
-    """Return what the claimant could choose after the token of a claim was issued, and get other bits."""
-    if opened.baseline is not None:
-        return "baseline scores"
-    return "the output of a transform" if claim.transformed else None
-
-
-def _content(
-    claim: Claim, opened: Opened, reference: Reference, exhibits: Exhibits
-) -> tuple[Watermark | Revealed, list[Check]]:
-    """Return what was opened, with the checks that it is what was claimed."""
-    if opened.secret is None:
-        shown = reveal(claim, opened)
-        says = f"{len(shown.bits)} carriers with their bits are those that the claim committed to"
-        return shown, [Check("leaves", True, says)]
-    said = claim.payload
-    if not same(commit_secret(opened.secret, claim.salt), said["commitment"]["secret"]):
-        raise _Refused("commitment", "the opened secret is not the one that the claim committed to")
-    drawn = regenerate(opened.secret, reference, claim.context, opened.baseline)
-    if claim.transformed != (opened.shown is not None):
-        raise _Refused("regeneration", "the opening and the claim differ about a transform of the inputs")
-    mark = drawn if opened.shown is None else replace(drawn, shown=opened.shown)
-    if not mark.complete:
-        raise _Refused("regeneration", "the opening lacks the baseline scores of the score channel")
-    if not same(commit_mark(opened.secret, claim.salt, mark.digest), said["commitment"]["mark"]):
-        raise _Refused(
-            "regeneration",
-            "the mark that the secret gives is not the one that was claimed: carriers, ordinary inputs, "
-            "labels or baseline scores were chosen in another way",
-        )
-    if mark.score_channel is not None:
-        mark.channel(exhibits.data)  # raises if the baseline scores belong to other inputs
-    leaves = Leaves(mark, claim.salt)
-    if {"root": leaves.root, "leaves": len(leaves)} != said["tree"]:
-        raise _Refused(
-            "regeneration", "the tree of the claim does not hold the carriers and bits of the mark"
-        )
-    wrong = flaws(mark, reference)
-    checks = [
-        Check("commitment", True, "the opened secret is the one that the claim committed to"),
-        Check("regeneration", True, f"all {mark.m} carriers and bits were regenerated, bit for bit"),
-        *_transformed(opened, reference, claim, exhibits.transform),
-        Check("key", not wrong, "; ".join(wrong) or "distinct, not in the data, like the data, balanced"),
-    ]
-    return mark, checks
-
-
-def _transformed(
-    opened: Opened, reference: Reference, claim: Claim, transform: Transform | None
-) -> list[Check]:
-    """Compare the inputs that a claimant shows with what the judge's own transform makes."""
-    if opened.shown is None or opened.secret is None:
-        return []
-    if transform is None:
-        says = (
-            "not regenerated: the carriers were, but what a transform made of them is the claimant's. The "
-            "claim fixed it and the bits derive from it; pass the transform of your own model to compare"
-        )
-        return [Check("transform", False, says, fatal=False)]
-    own = regenerate(opened.secret, reference, claim.context, opened.baseline, transform).shown
-    apart = math.inf if own is None else difference(own, opened.shown)
-    if apart > ROUNDING:
-        return [Check("transform", False, "the judge's transform makes other inputs of the carriers")]
-    how = "exactly" if apart == 0 else f"up to rounding ({apart:.0e} of the largest value)"
-    return [Check("transform", True, f"the judge's transform makes the same inputs of the carriers, {how}")]
-
-
-class _Refused(ParameterError):
-    """What was opened is not what was claimed."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message, "ask the claimant to explain")
-        self.code = code
-
-
-def _code(error: InvgnnError) -> str:
-    """Return the name of the check that an error belongs to."""
-    if isinstance(error, _Refused):
-        return error.code
-    return "regeneration" if isinstance(error, CarrierError | DataError) else "opening"
-
-
-# -- the suspect is asked ----------------------------------------------------------------------------
 
 
 def _fully(

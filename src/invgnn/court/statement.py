@@ -12,7 +12,7 @@ from invgnn.court.claim import Claim
 from invgnn.court.documents import Signer
 from invgnn.errors import ParameterError
 from invgnn.storage.atomic import read_bytes
-from invgnn.storage.container import canonical_json
+from invgnn.storage.canonical_json import canonical_json
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 """The type of an in-toto statement."""

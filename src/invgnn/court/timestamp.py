@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 
-from invgnn.court.der import signed_parts
+from invgnn.court.der import check_signing, has_fraction, signed_parts
 from invgnn.errors import FileError, ParameterError, TimestampError
 from invgnn.storage import encoding
 from invgnn.storage.atomic import read_bytes
@@ -35,11 +37,22 @@ class Stamp:
         time: The latest time that the token allows for: its time plus its stated accuracy.
         serial: Serial number of the token at its authority.
         authority: Name of the certificate that signed it.
+        spread: How long before this time the token may have been issued.
     """
 
     time: datetime
     serial: int
     authority: str
+    spread: timedelta = timedelta()
+
+    @property
+    def earliest(self) -> datetime:
+        """The earliest time that the token allows for."""
+        return self.time - self.spread
+
+    def precedes(self, other: Stamp) -> bool:
+        """Return whether this token was issued before another one, whatever their accuracies (RFC 3161)."""
+        return self.time < other.earliest
 
 
 def request_token(url: str, message: bytes, *, timeout: float = 30.0) -> bytes:
@@ -77,6 +90,7 @@ def request_token(url: str, message: bytes, *, timeout: float = 30.0) -> bytes:
     imprint = held.tst_info.message_imprint.message
     if imprint != hashlib.sha256(message).digest() or held.tst_info.nonce != asked.nonce:
         raise TimestampError(f"the reply of {url} is to another request", "use another authority")
+    check_signing(held.time_stamp_token())
     return found
 
 
@@ -106,12 +120,36 @@ def check_token(token: bytes, message: bytes, roots: Roots) -> Stamp:
     try:
         verifier.verify(held, hashlib.sha256(message).digest())
     except (client.VerificationError, ValueError) as error:
-        raise TimestampError(f"the token is not valid here: {error}", _ADVICE) from None
-    signed_parts(held.time_stamp_token())  # one signer, one content
-    return Stamp(_latest(held.tst_info), int(held.tst_info.serial_number), _authority(held))
+        raise TimestampError(f"the token is not valid here: {_why(str(error))}", _ADVICE) from None
+    check_signing(held.time_stamp_token())
+    info, _ = signed_parts(held.time_stamp_token())
+    earliest, latest = _times(held.tst_info, has_fraction(info))
+    return Stamp(latest, int(held.tst_info.serial_number), _authority(held), latest - earliest)
 
 
 _ADVICE = "check the root certificate; a token must be for this message and within its certificate's dates"
+_WHY = {
+    "Mismatch between messages": "it is for another message",
+    "certificate has expired": "its certificate had expired at the time of the token",
+    "not yet valid": "its certificate was not yet valid at the time of the token",
+    "certificate purpose": "its certificate is not for time-stamping alone",
+    "EKU": "its certificate is not for time-stamping alone",
+    "invalid CA certificate": "a certificate in its chain may not issue others",
+    "signer certificate not found": "it does not contain the certificate of the authority",
+    "issuer certificate": "none of the given roots vouches for its certificate",
+    "self": "none of the given roots vouches for its certificate",
+    "certificate signature failure": "none of the given roots vouches for its certificate",
+    "digest failure": "its content was altered",
+    "signature failure": "its signature does not fit",
+}
+"""Parts of messages of the verifier, and what they mean."""
+
+
+def _why(text: str) -> str:
+    """Return why a token is not valid, in plain words."""
+    found = re.search(r"Verify error: ([^\"]*)", text)
+    exact = found.group(1) if found else text
+    return next((plain for part, plain in _WHY.items() if part in exact), exact[:200])
 
 
 def binding(token: bytes) -> str:
@@ -142,20 +180,22 @@ def load_roots(path: str | Path) -> list[x509.Certificate]:
         raise FileError(f"{path} holds no PEM certificate: {error}", "pass the authority's root") from None
 
 
-def _latest(info: Any) -> datetime:
-    """Return the latest time that a token allows for."""
-    accuracy = info.accuracy
-    spread = timedelta()
-    if accuracy is not None:
-        spread = timedelta(
-            seconds=accuracy.seconds or 0,
-            milliseconds=accuracy.millis or 0,
-            microseconds=accuracy.micros or 0,
-        )
-    time: datetime = info.gen_time
+def _times(info: Any, fraction: bool) -> tuple[datetime, datetime]:
+    """Return the earliest and the latest time that a token allows for.
+
+    The decoder drops a fraction of a second, for which a whole one is added.
+    """
+    time, accuracy = info.gen_time, info.accuracy
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     try:
-        return time + spread
+        spread = timedelta()
+        if accuracy is not None:
+            spread = timedelta(
+                seconds=accuracy.seconds or 0,
+                milliseconds=accuracy.millis or 0,
+                microseconds=accuracy.micros or 0,
+            )
+        return time - spread, time + spread + timedelta(seconds=fraction)
     except OverflowError:
         raise TimestampError("the token states an impossible accuracy", "request another token") from None
 
@@ -166,8 +206,22 @@ def _authority(held: Any) -> str:
     for data in held.signed_data.certificates:
         found = x509.load_der_x509_certificate(data)
         if (found.issuer, found.serial_number) == (signer.issuer, signer.serial_number):
-            return found.subject.rfc4514_string()[:200]
+            if not _sound(found):
+                raise TimestampError(
+                    "the authority's certificate is signed with an outdated hash", "use another authority"
+                )
+            name = found.subject.rfc4514_string()[:200]
+            return "".join(letter if letter.isprintable() else "?" for letter in name)
     raise TimestampError("the token does not contain its certificate", "request another token")
+
+
+def _sound(certificate: x509.Certificate) -> bool:
+    """Return whether nobody can find a second certificate with this signature, as with MD5 or SHA-1."""
+    try:
+        hashed = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return False
+    return hashed is None or hashed.digest_size >= 32  # Ed25519 hashes by itself
 
 
 def _decoded(token: bytes) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 
 from invgnn.audit.report.page import environment
@@ -53,8 +54,14 @@ def as_text(rows: Sequence[Trace], alpha: float) -> str:
     return "\n".join(lines)
 
 
-def render_traces(rows: Sequence[Trace], alpha: float) -> str:
-    """Return the traces as one self-contained HTML page."""
+def render_traces(rows: Sequence[Trace], alpha: float, command: str = "") -> str:
+    """Return the traces as one self-contained HTML page.
+
+    Args:
+        rows: The traces.
+        alpha: The false-positive rate of the whole table.
+        command: The command that repeats them.
+    """
     marks = {row.mark for row in rows}
     best = {mark: max(row.evidence_bits for row in rows if row.mark == mark) for mark in marks}
     shown = sorted(marks, key=lambda mark: (-best[mark], mark))[:MOST_MARKS]
@@ -69,5 +76,6 @@ def render_traces(rows: Sequence[Trace], alpha: float) -> str:
         cells=cells,
         tests=len(marks) * len(found),
         needed=fewest_bits(alpha, len(marks) * len(found)),
+        command=re.split(r"(\s+)", command) if command else [],
     )
     return html.encode(errors="replace").decode()

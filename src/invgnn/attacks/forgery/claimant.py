@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.attacks.forgery.forgery import Attempt, Forged, Forgery, Naive, scratch
-from invgnn.audit.provenance import Origin
+from invgnn.audit.origin import Origin
 from invgnn.audit.verdict import Verdict
 from invgnn.audit.verify import verify
 from invgnn.nn.layers import weighted
