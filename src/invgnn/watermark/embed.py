@@ -24,7 +24,6 @@ from invgnn.nn.layers import has_batch_norm, parts_of
 from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.nn.running_statistics import reestimate
-from invgnn.nn.typed_graphs import flattened
 from invgnn.nn.weight_scaling import scale_weights, unscale_weights
 from invgnn.watermark.embedded import Embedded
 from invgnn.watermark.levels import levels_of, warn_if_weak
@@ -67,11 +66,13 @@ class Settings:
     Attributes:
         steps: Most optimiser steps.
         lr: Learning rate of the first attempt.
-        keep: Weight of the scores to keep relative to the mark.
+        learn: Weight of the scores to keep relative to the mark, until the mark is learnt.
+        keep: The same weight at the end, reached while the learning rate falls.
     """
 
     steps: int = 800
     lr: float = 0.01
+    learn: float = 1.0
     keep: float = 5.0
 
 
@@ -94,7 +95,7 @@ def embed(
     start = time.perf_counter()
     _check(mark, model, settings)
     core = unwrap(model)
-    inputs = TaskBatches(flattened(data, mark.forward), mark.level, batch_size, weight_of(core))
+    inputs = TaskBatches(data, mark.level, batch_size, weight_of(core), mark.forward)
     for reading in mark.readings:  # a model that cannot be read fails now
         mark.read(core, reading.access)
     before = _measured(metric, core)
@@ -196,7 +197,8 @@ class _Run:
             if not _mean(kept[-RECENT:]) <= max(FAR, DIVERGED * kept[0]):
                 raise _Diverged
             marked.append(float(own.detach()))
-            return projected_sum(self.settings.keep * task, own, self.model.parameters(), mark.recipe.cap)
+            own = own * self._share(rate, step)
+            return projected_sum(self.settings.learn * task, own, self.model.parameters(), mark.recipe.cap)
 
         def after(step: int) -> None:
             last = marked[-portions:]
@@ -208,6 +210,15 @@ class _Run:
 
         optimise(self.model, lambda: [next(stream)], loss, rate, weight_decay=0.0, after_epoch=after)
         return len(marked)
+
+    def _share(self, rate: LearningRate, step: int) -> float:
+        """Return the weight of the mark: 1, and falling with the learning rate until `keep` is reached.
+
+        The weight of the scores to keep does not rise instead: larger gradients than those that Adam has
+        seen would make large steps.
+        """
+        last = self.settings.learn / self.settings.keep
+        return last + (1 - last) * rate.at(step) / rate.lr if rate.falls(step) else 1.0
 
     def _paced(self) -> Refreshable:
         """Return the mark with a recipe that follows the plan."""

@@ -8,7 +8,6 @@ from torch import nn
 
 from invgnn.nn.forward import to_batch, unwrap, weight_of
 from invgnn.nn.running_statistics import reestimate
-from invgnn.nn.typed_graphs import flattened
 from invgnn.nn.weight_scaling import scale_weights
 from invgnn.watermark.levels import Level, levels_of, warn_if_weak
 from invgnn.watermark.protocol import Refreshable
@@ -24,7 +23,7 @@ def finish(mark: Refreshable, model: nn.Module, data: Any, batch_size: int) -> d
     """Re-estimate running statistics and scale weights; see `Watermark.finish`."""
     core = unwrap(model)
     like = weight_of(core)
-    reestimate(core, TaskBatches(flattened(data, mark.forward), mark.level, batch_size, like), mark.forward)
+    reestimate(core, TaskBatches(data, mark.level, batch_size, like, mark.forward), mark.forward)
     if mark.recipe.weight_scale is not None:
         scale_weights(core, to_batch(mark.batches.carriers, like), mark.recipe.weight_scale, mark.forward)
     found = levels_of(mark, core)
