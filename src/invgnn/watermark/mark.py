@@ -104,8 +104,8 @@ class Watermark(Trainable):
             forward: How to call an unusual model on a PyG batch; not stored in files.
             token: Digest of a timestamp token that the mark is bound to (`invgnn.court.draw_bound` obtains
                 one first); None for a mark without one.
-            shared_halves: Whether `logits` and `labels`, if both are declared, use the same secret halves of
-                the classes. False draws them as earlier versions did: two levels then ask for different
+            shared_halves: Whether `logits` and `labels`, if both are declared, use the same secret halves
+                of the classes. False draws them as earlier versions did: two levels then ask for different
                 answers, with two classes for opposite ones in every second mark.
             progress: Called with the number of carriers found so far.
 

@@ -104,8 +104,8 @@ def _check(mark: Embeddable, task: Any) -> None:
     if is_typed(task):
         raise DataError(
             "carriers cannot be mixed into this HeteroData: the types of the task's graphs are not known",
-            "load the mark with forward=invgnn.Schema.of(graphs), and mix batches of a DataLoader; or use a "
-            "forward pass of their own: task_loss + mark.loss(model, step=step, steps=steps)",
+            "load the mark with forward=invgnn.Schema.of(graphs), and mix batches of a DataLoader; or use "
+            "a forward pass of their own: task_loss + mark.loss(model, step=step, steps=steps)",
         )
     lost = _lost(task, mark.batches.carriers.more)
     if lost:

@@ -58,7 +58,7 @@ class TaskBatches:
         if is_typed(self.first):
             raise DataError(
                 "typed graphs in this form cannot be used here",
-                "pass a list or a DataLoader of HeteroData, and load the mark with forward=Schema.of(graphs)",
+                "pass a list or a DataLoader of HeteroData, to a mark with forward=Schema.of(graphs)",
             )
         if getattr(self.first, "edge_index", None) is None:
             raise DataError(f"this {type(data).__name__} holds no batch of PyG graphs", _ADVICE)
