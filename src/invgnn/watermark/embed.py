@@ -54,6 +54,11 @@ ENOUGH = 100.0
 """Evidence in bits that every declared level must have in evaluation mode before an early end."""
 CHECK_EVERY = 20
 """Evidence is read after every so-many-th step, once the loss is low."""
+REAL = 10.0
+"""How many times as much real-valued outputs count as class scores, where they are to be kept.
+
+Their squared distance, in units of their variance, is small long before the error on the task is as before.
+"""
 CARRIERS = 128
 """Most carriers in a step: few large steps embed a mark sooner than many small ones."""
 _LOG = logging.getLogger("invgnn")
@@ -198,7 +203,7 @@ class _Run:
                 raise _Diverged
             marked.append(float(own.detach()))
             own = own * self._share(rate, step)
-            return projected_sum(self.settings.learn * task, own, self.model.parameters(), mark.recipe.cap)
+            return projected_sum(self._learn * task, own, self.model.parameters(), mark.recipe.cap)
 
         def after(step: int) -> None:
             last = marked[-portions:]
@@ -210,6 +215,12 @@ class _Run:
 
         optimise(self.model, lambda: [next(stream)], loss, rate, weight_decay=0.0, after_epoch=after)
         return len(marked)
+
+    @property
+    def _learn(self) -> float:
+        """The weight of what is to be kept, until the mark is learnt."""
+        classes = self.keep is None and self.mark.classes is not None
+        return self.settings.learn * (1.0 if classes else REAL)
 
     def _share(self, rate: LearningRate, step: int) -> float:
         """Return the weight of the mark: 1, and falling with the learning rate until `keep` is reached.

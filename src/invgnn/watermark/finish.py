@@ -34,9 +34,9 @@ def finish(mark: Refreshable, model: nn.Module, data: Any, batch_size: int) -> d
 def _refresh_statistics(mark: Refreshable, model: nn.Module, inputs: TaskBatches) -> None:
     """Estimate the statistics of batch norms again, unless the mark is read better by the old ones.
 
-    Old ones lag behind weights that moved until the end. In a loop with carriers in the task batches, with a
-    learning rate that fell to zero, they do not lag, and the mark and the task were learnt with statistics
-    of task inputs and carriers together.
+    Old ones lag behind weights that moved until the end. In a loop with carriers in the task batches and
+    with a learning rate that fell to zero, they do not lag, and the mark and the task were learnt with
+    statistics of task inputs and carriers together.
     """
     norms = tracking_norms(model)
     held = [(value, value.clone()) for norm in norms for value in norm.buffers()]
