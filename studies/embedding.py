@@ -25,12 +25,14 @@ CASES = (
     "GCN with batch norms, BA-2motif",
     "GraphSAGE, CiteSeer",
     "GATv2 with jumping knowledge, ENZYMES",
+    "GPS with encodings, ENZYMES",
 )
 VARIANTS: dict[str, dict[str, Any]] = {
     "learning rate 0.003": {"lr": 0.003},
     "learning rate 0.01": {"lr": 0.01},
     "learning rate 0.03": {"lr": 0.03},
-    "learning rate 0.003, weight of the scores 20": {"lr": 0.003, "keep": 20.0},
+    "learning rate 0.01, weight of the scores 5 throughout": {"lr": 0.01, "learn": 5.0},
+    "learning rate 0.01, weight of the scores 20 at the end": {"lr": 0.01, "keep": 20.0},
     "learning rate 0.01, at most 200 steps": {"lr": 0.01, "steps": 200},
 }
 PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "embedding.csv"
