@@ -14,6 +14,7 @@ from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 from torch_geometric.utils import subgraph
 
 from invgnn.errors import DataError, EmbeddingError, ParameterError, WeakMarkWarning
+from invgnn.nn.forward import call
 from invgnn.watermark import embed as module
 from invgnn.watermark.own_scores import agreement, kept_loss
 from invgnn.watermark.task_batches import TaskBatches
@@ -248,7 +249,15 @@ def test_the_mark_loses_weight_only_while_the_rate_falls(graphs, draw, monkeypat
     monkeypatch.setattr(module._Run, "_losses", ones)
     quietly(draw(), model, graphs, steps=10)
     tasks, marks = ([round(side.item(), 6) for side in sides] for sides in zip(*weights, strict=True))
-    assert set(tasks) == {module.DEFAULT.learn}
+    assert set(tasks) == {module.CLASSES.learn}
     assert marks[:5] == [1.0] * 5
     assert marks[5:] == sorted(marks[5:], reverse=True)
-    assert module.DEFAULT.learn / module.DEFAULT.keep < marks[-1] < 0.4
+    assert module.CLASSES.learn / module.CLASSES.keep < marks[-1] < 0.4
+
+
+def test_real_outputs_settle_over_all_steps_that_are_left(graphs, draw, monkeypatch):
+    monkeypatch.setattr(module, "SETTLED", math.inf)
+    monkeypatch.setattr(module, "ENOUGH", 0.0)
+    mark, features = draw(access=("embedding", "values")), graphs[0].x.shape[1]
+    assert quietly(mark, GraphNet(features, 1), graphs, steps=12).steps == 12
+    assert quietly(mark, GraphNet(features, 1), graphs, steps=12, keep=call).steps == 2

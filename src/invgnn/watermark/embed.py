@@ -54,14 +54,33 @@ ENOUGH = 100.0
 """Evidence in bits that every declared level must have in evaluation mode before an early end."""
 CHECK_EVERY = 20
 """Evidence is read after every so-many-th step, once the loss is low."""
-REAL = 10.0
-"""How many times as much real-valued outputs count as class scores, where they are to be kept.
-
-Their squared distance, in units of their variance, is small long before the error on the task is as before.
-"""
 CARRIERS = 128
 """Most carriers in a step: few large steps embed a mark sooner than many small ones."""
 _LOG = logging.getLogger("invgnn")
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How much the scores to keep count beside the mark.
+
+    Attributes:
+        learn: Their weight relative to the mark until the mark is learnt.
+        keep: The same weight at the end, reached while the learning rate falls.
+        patient: Whether the rate falls over all steps that are left, and not over as many as were made.
+    """
+
+    learn: float = 1.0
+    keep: float = 5.0
+    patient: bool = False
+
+
+CLASSES = Balance()
+"""The balance for class scores, and for what a function of the user returns."""
+REAL = Balance(learn=2.0, keep=50.0, patient=True)
+"""The balance for real-valued outputs.
+
+Their distance, in units of their variance, is small long before the error on the task is as before.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,14 +90,12 @@ class Settings:
     Attributes:
         steps: Most optimiser steps.
         lr: Learning rate of the first attempt.
-        learn: Weight of the scores to keep relative to the mark, until the mark is learnt.
-        keep: The same weight at the end, reached while the learning rate falls.
+        balance: How much the scores to keep count; None chooses by the kind of outputs.
     """
 
     steps: int = 800
     lr: float = 0.01
-    learn: float = 1.0
-    keep: float = 5.0
+    balance: Balance | None = None
 
 
 DEFAULT = Settings()
@@ -203,13 +220,13 @@ class _Run:
                 raise _Diverged
             marked.append(float(own.detach()))
             own = own * self._share(rate, step)
-            return projected_sum(self._learn * task, own, self.model.parameters(), mark.recipe.cap)
+            return projected_sum(self._balance.learn * task, own, self.model.parameters(), mark.recipe.cap)
 
         def after(step: int) -> None:
             last = marked[-portions:]
             low = len(last) == portions and sum(last) < portions * SETTLED * mark.recipe.beta
             if low and step % CHECK_EVERY == 0 and self._enough():
-                rate.finish_after(step, step + 1)
+                rate.finish_after(step, self.steps if self._balance.patient else step + 1)
             if self.progress:
                 self.progress(step + 1, rate.epochs)
 
@@ -217,10 +234,10 @@ class _Run:
         return len(marked)
 
     @property
-    def _learn(self) -> float:
-        """The weight of what is to be kept, until the mark is learnt."""
-        classes = self.keep is None and self.mark.classes is not None
-        return self.settings.learn * (1.0 if classes else REAL)
+    def _balance(self) -> Balance:
+        """How much the scores to keep count."""
+        real = self.keep is None and self.mark.classes is None
+        return self.settings.balance or (REAL if real else CLASSES)
 
     def _share(self, rate: LearningRate, step: int) -> float:
         """Return the weight of the mark: 1, and falling with the learning rate until `keep` is reached.
@@ -228,7 +245,7 @@ class _Run:
         The weight of the scores to keep does not rise instead: larger gradients than those that Adam has
         seen would make large steps.
         """
-        last = self.settings.learn / self.settings.keep
+        last = self._balance.learn / self._balance.keep
         return last + (1 - last) * rate.at(step) / rate.lr if rate.falls(step) else 1.0
 
     def _paced(self) -> Refreshable:
