@@ -76,7 +76,7 @@ class Balance:
 
 CLASSES = Balance()
 """The balance for class scores, and for what a function of the user returns."""
-REAL = Balance(learn=2.0, keep=50.0, patient=True)
+REAL = Balance(learn=5.0, keep=50.0, patient=True)
 """The balance for real-valued outputs.
 
 Their distance, in units of their variance, is small long before the error on the task is as before.
