@@ -19,15 +19,15 @@ from invgnn.storage.tables import read_rows
 
 SEEDS = (41, 42, 43)
 LINES = {
-    "HGT, generated typed graphs": 2,
-    "GINE with edge attributes, MUTAG": 2,
+    "GPS with encodings, ENZYMES": 2,
     "regression, MUTAG": 2,
+    "regression, PROTEINS": 2,
+    "graph autoencoder, Cora": 8,
+    "HGT, generated typed graphs": 2,
+    "GATv2 with jumping knowledge, ENZYMES": 2,
+    "GINE with edge attributes, MUTAG": 2,
     "GraphSAGE, CiteSeer": 2,
     "GraphSAGE in parts, CiteSeer": 2,
-    "graph autoencoder, Cora": 8,
-    "GATv2 with jumping knowledge, ENZYMES": 2,
-    "GPS with encodings, ENZYMES": 2,
-    "regression, PROTEINS": 2,
 }
 """The cases, and how many lines a user adds: `draw` and `embed`, and what calls an unusual model."""
 PATH = Path(__file__).parent / "results" / "own_models.csv"

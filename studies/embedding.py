@@ -25,12 +25,14 @@ CASES = (
     "GCN with batch norms, BA-2motif",
     "GraphSAGE, CiteSeer",
     "GATv2 with jumping knowledge, ENZYMES",
+    "GPS with encodings, ENZYMES",
 )
 VARIANTS: dict[str, dict[str, Any]] = {
     "learning rate 0.003": {"lr": 0.003},
     "learning rate 0.01": {"lr": 0.01},
     "learning rate 0.03": {"lr": 0.03},
-    "learning rate 0.003, weight of the scores 20": {"lr": 0.003, "keep": 20.0},
+    "learning rate 0.01, weight of the scores 5 throughout": {"lr": 0.01, "balance": (5.0, 5.0)},
+    "learning rate 0.01, weight of the scores 20 at the end": {"lr": 0.01, "balance": (1.0, 20.0)},
     "learning rate 0.01, at most 200 steps": {"lr": 0.01, "steps": 200},
 }
 PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "embedding.csv"
@@ -51,13 +53,15 @@ def trial(case: str, seed: int, variant: str) -> list[dict[str, Any]]:
 
     from invgnn.bench.user_models import trained_case
     from invgnn.secret import Secret, public_stream
-    from invgnn.watermark.embed import Settings, embed
+    from invgnn.watermark.embed import Balance, Settings, embed
     from invgnn.watermark.levels import levels_of
     from invgnn.watermark.mark import Watermark
 
     made = trained_case(case, seed, "validation")
     secret = Secret(public_stream("embedding study", case, seed).bytes(32))
     mark = Watermark.draw(secret, made.data, **made.options)
+    settings = dict(VARIANTS[variant])
+    balance = settings.pop("balance", None)
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -65,7 +69,7 @@ def trial(case: str, seed: int, variant: str) -> list[dict[str, Any]]:
             mark,
             made.model,
             made.inputs,
-            settings=Settings(**VARIANTS[variant]),
+            settings=Settings(**settings, balance=Balance(*balance) if balance else None),
             metric=made.metric,
             seed=seed,
         )

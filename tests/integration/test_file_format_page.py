@@ -203,6 +203,7 @@ class Mark:
 
     def classes(self, access, width):
         n = self.context["classes"] or width
+        access = "logits" if "shared_halves" in self.context else access
         order = self.stream("projection", self.bound, access, n).permutation(n)
         return np.array([1.0 if entry < n // 2 else -1.0 for entry in order])
 
@@ -280,6 +281,7 @@ def saved(draw, motifs, rings, tmp_path_factory):
     model = new_model(motifs, "GCN", 0, hidden_channels=8)
     marks = {
         "graph": draw(access=levels),
+        "apart": draw(access=levels, shared_halves=False),
         "node": draw("node", access=levels),
         "unlabelled": Watermark.draw(Secret(bytes(range(32))), rings, m=8),
         "channel": drawn.with_baseline(model, motifs.data),
@@ -291,7 +293,7 @@ def saved(draw, motifs, rings, tmp_path_factory):
     return {name: (mark, folder / name) for name, mark in marks.items()}
 
 
-NAMES = ["graph", "node", "unlabelled", "channel", "tensors", "directed"]
+NAMES = ["graph", "apart", "node", "unlabelled", "channel", "tensors", "directed"]
 
 
 @pytest.mark.parametrize("name", NAMES)

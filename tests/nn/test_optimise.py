@@ -134,3 +134,11 @@ def test_weights_decay_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr("torch.optim.Adam", lambda *a, **o: made.append(o) or adam(*a, **o))
     optimise(nn.Linear(1, 1), lambda: [], lambda batch, step: torch.zeros(()), LearningRate(0.1, 1))
     assert made == [{"lr": 0.1, "weight_decay": WEIGHT_DECAY}]
+
+
+def test_it_is_known_which_rates_fall():
+    rate = LearningRate(1.0, 10, decay=True, warmup=2)
+    assert [rate.falls(epoch) for epoch in range(10)] == [False] * 5 + [True] * 5
+    rate.finish_after(2, 3)
+    assert [rate.falls(epoch) for epoch in range(rate.epochs)] == [False] * 3 + [True] * 3
+    assert not LearningRate(1.0, 10).falls(9)

@@ -67,9 +67,11 @@ def test_what_is_added_behind_changes_no_direction(mark, width):
         assert mark.direction(access, width).tolist() == classes + [0.0] * (width - 2)
 
 
-def test_directions_differ_by_purpose_and_owner(draw, mark):
-    other = draw(access=("embedding", "logits", "labels"), m=32, seed=9)
-    loose = [replace(one, context=one.context | {"classes": None}, labels=None) for one in (mark, other)]
+def test_directions_differ_by_purpose_and_owner(draw):
+    """But for levels that share the halves of the classes (`test_directions`)."""
+    levels = ("embedding", "logits", "labels")
+    both = [draw(access=levels, m=32, seed=seed, shared_halves=False) for seed in (0, 9)]
+    loose = [replace(one, context=one.context | {"classes": None}, labels=None) for one in both]
     known = [
         tuple(owner.direction(access, 64).sign().tolist())
         for owner in loose

@@ -12,10 +12,13 @@ from invgnn.watermark.losses import MARGIN, SCORE_WEIGHT, SPREAD_SHARE, in_nats
 LEVELS = ("embedding", "logits", "values", "labels")
 
 
-def in_spreads(answers: Tensor, ordinary: Tensor) -> Tensor:
+def in_spreads(answers: Tensor, ordinary: Tensor, bits: Tensor) -> Tensor:
     values = ordinary.detach()
     floor = 1e-3 * values.abs().mean() + 1e-6
-    return (answers - ordinary.mean()) / (SPREAD_SHARE * torch.maximum(values.std(correction=0), floor))
+    middle = ordinary.mean()
+    if 0 < bits.sum() < len(bits):
+        middle = (answers[bits == 1].mean() + answers[bits == 0].mean()) / 2
+    return (answers - middle) / (SPREAD_SHARE * torch.maximum(values.std(correction=0), floor))
 
 
 def logistic_loss(standard: Tensor, bits: Tensor) -> Tensor:
@@ -30,7 +33,7 @@ def reference_loss(answers, levels, natural, carriers, ordinary, wanted, loss) -
     scales = {
         "embedding": lambda a, o, n: standardise(a, o, n),
         "logits": lambda a, o, n: in_nats(a, o),
-        "values": lambda a, o, n: in_spreads(a, o),
+        "values": lambda a, o, n: in_spreads(a, o, wanted),
         "labels": lambda a, o, n: a,
     }
     each = {"logistic": logistic_loss, "mse": mse_loss}[loss]
@@ -120,3 +123,21 @@ def test_losses_fall_towards_the_bits(loss):
         for sign in (1, 0, -1)
     ]
     assert found[0] < found[1] < found[2]
+
+
+@pytest.mark.parametrize("bits", [[0, 1, 0, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1, 0]])
+def test_real_outputs_are_told_apart_wherever_they_lie(bits):
+    """Carriers far from all ordinary inputs need not move there: they are decoded at their own median."""
+    answers, levels, natural, carriers, ordinary, _ = case(("values", "embedding"), 4)
+    moved = answers.detach().clone()
+    moved[:, carriers] += 50.0
+    found, after = (
+        [
+            float(answer_loss(rows[i : i + 1], levels[i : i + 1], natural[i : i + 1], carriers, ordinary,
+                              torch.tensor(bits).double(), "logistic"))
+            for i in range(2)
+        ]
+        for rows in (answers.detach(), moved)
+    )  # fmt: skip
+    assert after[0] == pytest.approx(found[0])
+    assert after[1] > found[1] + 1

@@ -126,3 +126,15 @@ def test_format_1_knows_no_classes():
     text = json.dumps(old, sort_keys=True, separators=(",", ":")).encode()
     assert bind(old) == hashlib.sha256(b"invgnn/context/1" + text).hexdigest()
     assert bind(CONTEXT) == "f77f01f036f7dc7769602b1cf1a617357066140865a500b1f9bc7cd2d1b821e9"
+
+
+def test_halves_are_shared_by_two_levels_only():
+    both = CONTEXT | {"readings": [CONTEXT["readings"][1], LABELS | {"classes": 2}]}
+    check_context(both | {"shared_halves": True})
+    for wrong in (
+        both | {"shared_halves": False},
+        both | {"shared_halves": 1},
+        CONTEXT | {"shared_halves": True},
+    ):
+        with pytest.raises(ParameterError, match="shared_halves"):
+            check_context(wrong)

@@ -48,3 +48,28 @@ def test_a_vector_has_the_precision_it_is_asked_for():
     direction = directions(SECRET, BOUND, 2, 3)
     assert direction("logits", 3).dtype == torch.float64
     assert direction("logits", 3, torch.zeros(1)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_labels_and_scores_of_one_mark_ask_for_the_same_answer(draw, classes):
+    levels = ("logits", "labels")
+    for seed in range(6):
+        mark = draw(access=levels, classes=classes, seed=seed)
+        scores, labels = (mark.direction(access, classes) for access in levels)
+        assert mark.context["shared_halves"] is True
+        torch.testing.assert_close(scores, labels - labels.mean())
+
+
+def test_earlier_marks_keep_two_directions_and_are_opposite_for_some_secrets(draw):
+    """The reason for one direction: with two classes the older levels often contradict each other."""
+    products = set()
+    for seed in range(12):
+        mark = draw(access=("logits", "labels"), seed=seed, shared_halves=False)
+        assert "shared_halves" not in mark.context
+        products.add(float(mark.direction("logits", 2) @ mark.direction("labels", 2)))
+    assert products == {-2.0, 2.0}
+
+
+@pytest.mark.parametrize("access", [("logits",), ("embedding", "labels"), ("embedding", "logits")])
+def test_a_single_level_of_classes_is_bound_as_before(draw, access):
+    assert "shared_halves" not in draw(access=access).context

@@ -14,6 +14,7 @@ from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 from torch_geometric.utils import subgraph
 
 from invgnn.errors import DataError, EmbeddingError, ParameterError, WeakMarkWarning
+from invgnn.nn.forward import call
 from invgnn.watermark import embed as module
 from invgnn.watermark.own_scores import agreement, kept_loss
 from invgnn.watermark.task_batches import TaskBatches
@@ -101,13 +102,17 @@ def test_the_result_reads_well(graphs, draw):
     assert found.record()["bits"] == found.bits
 
 
-@pytest.mark.parametrize("form", ["one graph", "parts", "random nodes", "clusters"])
+@pytest.mark.parametrize("form", ["one graph", "parts", "random nodes", "neighbours", "clusters"])
 def test_a_node_model_is_marked_on_data_of_every_form(form, web, draw):
     data = copy.copy(web.data)
     if form == "parts":
         data = parts(data)
     if form == "random nodes":
         data = RandomNodeLoader(data, num_parts=2, shuffle=True)
+    if form == "neighbours":  # as NeighborLoader makes them, which needs pyg-lib
+        count = data.num_nodes
+        known = {"batch_size": 8, "input_id": torch.arange(8), "n_id": torch.arange(count)}
+        data = [Data(x=data.x, edge_index=data.edge_index, e_id=torch.arange(data.num_edges), **known)]
     if form == "clusters":
         pytest.importorskip("pyg_lib")
         data = ClusterLoader(ClusterData(data, 2), batch_size=1)
@@ -224,3 +229,35 @@ def test_single_graphs_are_shuffled_and_batches_are_kept(graphs):
     listed = TaskBatches([loose.first], "graph", 1)
     assert listed.fixed
     assert next(iter(listed)) is loose.first
+
+
+def test_the_mark_loses_weight_only_while_the_rate_falls(graphs, draw, monkeypatch):
+    """The weight of the scores never jumps: Adam would take large steps."""
+    weights = []
+
+    def summed(task, own, *rest):
+        weights.append((task, own))
+        return task + own
+
+    monkeypatch.setattr(module, "projected_sum", summed)
+    model = GraphNet(graphs[0].x.shape[1])
+
+    def ones(*_):
+        value = sum(p.sum() * 0 for p in model.parameters()) + 1.0
+        return value, value
+
+    monkeypatch.setattr(module._Run, "_losses", ones)
+    quietly(draw(), model, graphs, steps=10)
+    tasks, marks = ([round(side.item(), 6) for side in sides] for sides in zip(*weights, strict=True))
+    assert set(tasks) == {module.CLASSES.learn}
+    assert marks[:5] == [1.0] * 5
+    assert marks[5:] == sorted(marks[5:], reverse=True)
+    assert module.CLASSES.learn / module.CLASSES.keep < marks[-1] < 0.4
+
+
+def test_real_outputs_settle_over_all_steps_that_are_left(graphs, draw, monkeypatch):
+    monkeypatch.setattr(module, "SETTLED", math.inf)
+    monkeypatch.setattr(module, "ENOUGH", 0.0)
+    mark, features = draw(access=("embedding", "values")), graphs[0].x.shape[1]
+    assert quietly(mark, GraphNet(features, 1), graphs, steps=12).steps == 12
+    assert quietly(mark, GraphNet(features, 1), graphs, steps=12, keep=call).steps == 2

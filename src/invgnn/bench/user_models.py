@@ -1,4 +1,4 @@
-"""Models as users of PyG write them, with their data, for measurements of `mark.embed`."""
+"""Models of users with their data and training, for measurements of `mark.embed`."""
 
 from __future__ import annotations
 
@@ -10,39 +10,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import BatchNorm1d, Linear, ReLU, Sequential
 from torch.nn.functional import cross_entropy, l1_loss
-from torch_geometric.data import Data, HeteroData
-from torch_geometric.datasets import TUDataset
+from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader, RandomNodeLoader
-from torch_geometric.nn import (
-    GAE,
-    GAT,
-    GCN,
-    GCNConv,
-    GINConv,
-    GINEConv,
-    GPSConv,
-    GraphSAGE,
-    HGTConv,
-    global_add_pool,
-    global_mean_pool,
-)
+from torch_geometric.nn import GAE, GAT, GCN, GraphSAGE
 from torch_geometric.transforms import AddRandomWalkPE, RandomLinkSplit
 
+from invgnn.bench.user_data import WIDTHS, Part, enzymes, libraries, rings, split
+from invgnn.bench.user_networks import (
+    WALKS,
+    Bonds,
+    Encoder,
+    GraphModel,
+    Library,
+    OneNumber,
+    Transformer,
+    link_scores,
+)
 from invgnn.nn.forward import evaluation_mode
 from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
-from invgnn.training.tasks import load_task, scratch_root
-
-Part = Literal["validation", "test"]
-"""Where a metric is measured: inputs for choosing settings, or inputs that no choice has seen."""
-HELD_OUT = 0.25
-"""Share of the graphs that only the test part uses."""
-WALKS = 8
+from invgnn.training.tasks import load_task
 
 
 @dataclass(frozen=True)
@@ -125,80 +115,6 @@ def trained_case(name: str, seed: int, part: Part) -> Case:
 # -- graph tasks ------------------------------------------------------------------------------
 
 
-class GraphModel(nn.Module):
-    """Any body of PyG's zoo, pooling, and two linear layers."""
-
-    def __init__(self, body: nn.Module, width: int, outputs: int, pool: Any = global_mean_pool) -> None:
-        super().__init__()
-        self.body, self.pool = body, pool
-        self.hidden, self.out = Linear(width, width), Linear(width, outputs)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        """Return one row per graph."""
-        scores: Tensor = self.out(self.hidden(self.pool(self.body(x, edge_index), batch)).relu())
-        return scores
-
-
-class Bonds(nn.Module):
-    """GINE on edge attributes."""
-
-    def __init__(self, atoms: int, bonds: int, classes: int, width: int = 64) -> None:
-        super().__init__()
-        self.first = GINEConv(_inner(atoms, width), edge_dim=bonds)
-        self.second = GINEConv(_inner(width, width), edge_dim=bonds)
-        self.norm, self.hidden = BatchNorm1d(width), Linear(width, width)
-        self.out = Linear(width, classes)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
-        """Return one row per graph."""
-        x = self.first(x, edge_index, edge_attr).relu()
-        x = self.norm(self.second(x, edge_index, edge_attr)).relu()
-        scores: Tensor = self.out(self.hidden(global_add_pool(x, batch)).relu())
-        return scores
-
-
-class Transformer(nn.Module):
-    """GPS: local convolutions, global attention and a positional encoding."""
-
-    def __init__(self, features: int, classes: int, width: int = 48, layers: int = 2) -> None:
-        super().__init__()
-        self.x, self.pe = Linear(features, width - WALKS), Linear(WALKS, WALKS)
-        local = [GINConv(_inner(width, width)) for _ in range(layers)]
-        self.layers = nn.ModuleList(GPSConv(width, conv, heads=4) for conv in local)
-        self.hidden, self.out = Linear(width, width), Linear(width, classes)
-
-    def forward(self, x: Tensor, pe: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        """Return one row per graph."""
-        x = torch.cat([self.x(x), self.pe(pe)], dim=1)
-        for layer in self.layers:
-            x = layer(x, edge_index, batch)
-        scores: Tensor = self.out(self.hidden(global_add_pool(x, batch)).relu())
-        return scores
-
-
-class OneNumber(nn.Module):
-    """GIN with batch norms for one real number per graph."""
-
-    def __init__(self, features: int, width: int = 48) -> None:
-        super().__init__()
-        self.first, self.second = GINConv(_normed(features, width)), GINConv(_normed(width, width))
-        self.hidden, self.out = Linear(width, width), Linear(width, 1)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        """Return one number per graph."""
-        x = self.second(self.first(x, edge_index).relu(), edge_index).relu()
-        number: Tensor = self.out(self.hidden(global_mean_pool(x, batch)).relu()).view(-1)
-        return number
-
-
-def _inner(features: int, width: int) -> Sequential:
-    return Sequential(Linear(features, width), ReLU(), Linear(width, width))
-
-
-def _normed(features: int, width: int) -> Sequential:
-    return Sequential(Linear(features, width), BatchNorm1d(width), ReLU(), Linear(width, width))
-
-
 def _call(model: nn.Module, batch: Any) -> Any:
     """Call a model by the names of its arguments."""
     names = [n for n in ("x", "pe", "edge_index", "edge_attr", "batch") if n in _wanted(model)]
@@ -246,42 +162,12 @@ def _graph_case(
     )
 
 
-def split(items: list[Any], seed: int, part: Part) -> tuple[list[Any], list[Any]]:
-    """Return the inputs to train on and those to measure on.
-
-    Args:
-        items: All inputs.
-        seed: Seed of the validation part.
-        part: With `test`, the inputs that are held out whatever the seed; with `validation`, a third of the
-            others.
-    """
-    order = np.random.default_rng(0).permutation(len(items))
-    cut = int(HELD_OUT * len(items))
-    held, rest = order[:cut], order[cut:]
-    if part == "validation":
-        rest = np.random.default_rng(seed).permutation(rest)
-        cut = len(rest) // 3
-        held, rest = rest[:cut], rest[cut:]
-    return [items[i] for i in rest], [items[i] for i in held]
-
-
 def _accuracy(scores: Tensor, y: Tensor) -> float:
     return float((scores.argmax(1) == y).double().mean())
 
 
 def _absolute_error(found: Tensor, y: Tensor) -> float:
     return float(l1_loss(found, y))
-
-
-def enzymes() -> list[Data]:
-    """Return ENZYMES with its 18 measured attributes of every node, standardised, and the 3 node types."""
-    with scratch_root("ENZYMES") as root:
-        graphs = list(TUDataset(root, "ENZYMES", use_node_attr=True))
-    together = torch.cat([graph.x for graph in graphs])
-    mean, spread = together.mean(0), together.std(0).clamp(min=1e-6)
-    for graph in graphs:
-        graph.x = (graph.x - mean) / spread
-    return graphs
 
 
 def _gatv2(seed: int, part: Part) -> Case:
@@ -310,57 +196,15 @@ def _gcn(seed: int, part: Part) -> Case:
 
 
 def _rings(name: str, epochs: int, seed: int, part: Part) -> Case:
-    graphs = load_task(name).graphs
-    for graph in graphs:
-        rings = graph.num_edges / 2 - graph.num_nodes + 1
-        graph.y = torch.tensor([10 * rings / graph.num_nodes])
+    graphs = rings(name)
     return _graph_case(graphs, OneNumber(graphs[0].num_features), seed, part, epochs=epochs, values=True)
 
 
 # -- typed graphs -----------------------------------------------------------------------------
 
 
-class Library(nn.Module):
-    """HGT on authors, papers and venues."""
-
-    def __init__(self, widths: dict[str, int], metadata: Any, width: int = 32) -> None:
-        super().__init__()
-        self.first = nn.ModuleDict({name: Linear(size, width) for name, size in widths.items()})
-        self.convs = nn.ModuleList(HGTConv(width, width, metadata, heads=2) for _ in range(2))
-        self.hidden, self.out = Linear(width, width), Linear(width, 2)
-
-    def forward(
-        self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor], batch_dict: dict[str, Tensor]
-    ) -> Tensor:
-        """Return one row per graph."""
-        x = {name: self.first[name](value).relu() for name, value in x_dict.items()}
-        for conv in self.convs:
-            x = conv(x, edge_index_dict)
-        scores: Tensor = self.out(self.hidden(global_add_pool(x["paper"], batch_dict["paper"])).relu())
-        return scores
-
-
-WIDTHS = {"author": 4, "paper": 6, "venue": 3}
-
-
-def _library(kind: int) -> HeteroData:
-    """Return some authors and their papers; one kind of library has more authors per paper."""
-    counts = {"author": int(torch.randint(5, 9, ())), "paper": int(torch.randint(8, 14, ())), "venue": 3}
-    data = HeteroData(y=torch.tensor([kind]))
-    for name, count in counts.items():
-        data[name].x = torch.randn(count, WIDTHS[name]) + 0.2 * kind
-    written = torch.rand(counts["author"], counts["paper"]) < 0.25 + 0.1 * kind
-    places = torch.randint(3, (counts["paper"],))
-    data["author", "writes", "paper"].edge_index = written.nonzero().t()
-    data["paper", "in", "venue"].edge_index = torch.stack([torch.arange(len(places)), places])
-    for one in list(data.edge_types):
-        data[one[2], f"rev_{one[1]}", one[0]].edge_index = data[one].edge_index.flip(0)
-    return data
-
-
 def _hgt(seed: int, part: Part) -> Case:
-    with seeded(0):
-        graphs = [_library(number % 2) for number in range(600)]
+    graphs = libraries(600)
     train, measured = split(graphs, seed, part)
     whole = next(iter(DataLoader(measured, batch_size=len(measured))))
 
@@ -408,29 +252,6 @@ def _sage(parts: int, seed: int, part: Part) -> Case:
         metric=metric,
         epochs=60 if parts == 1 else 20,
     )
-
-
-class Encoder(nn.Module):
-    """Two convolutions, the encoder of a graph autoencoder."""
-
-    def __init__(self, features: int, width: int = 128, out: int = 64) -> None:
-        super().__init__()
-        self.first, self.second = GCNConv(features, width), GCNConv(width, out)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return one row per node."""
-        z: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
-        return z
-
-
-def link_scores(model: Any, batch: Any) -> Tensor:
-    """Return the mean score of the links of every graph: one real number per question."""
-    z = model.encode(batch.x, batch.edge_index)
-    scores = model.decode(z, batch.edge_index, sigmoid=False)
-    owner = batch.batch[batch.edge_index[0]]
-    total: Tensor = z.new_zeros(batch.num_graphs).index_add(0, owner, scores)
-    links: Tensor = owner.bincount(minlength=batch.num_graphs)
-    return total / links.clamp(min=1)
 
 
 def _gae(seed: int, part: Part) -> Case:

@@ -96,9 +96,11 @@ def _contents(mark: Watermark) -> list[bytes]:
     usual = {"ordinary": ordinary.record(), "labels": labels}
     usual |= _as_shown(mark, range(mark.m, mark.m + len(ordinary)))
     ways = [
-        {"access": parts[0], "stream": mark.secret.derive("projection", mark.bound, *parts).key}
-        for parts in (
-            stream_parts(r.access, mark.classes) for r in mark.readings if r.access != "perception"
+        {"access": access, "stream": mark.secret.derive("projection", mark.bound, *parts).key}
+        for access, parts in (
+            (r.access, stream_parts(r.access, mark.classes, mark.shared_halves))
+            for r in mark.readings
+            if r.access != "perception"
         )
     ]
     return [encoding.encode(one) for one in (*shown, usual, *ways)]

@@ -83,6 +83,7 @@ def regenerate(
         "sampler": Sampler.recall(context["sampler"]),
         "score_channel": context.get("function"),
         "token": context.get("token"),
+        "shared_halves": "shared_halves" in context,
         "transform": transform,
     }
     mark = Watermark.draw(secret, reference, **options)

@@ -204,7 +204,10 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     return one_tensor(model(**{k: v for k, v in given.items() if k in parameters}))
 
 
-_FORWARD = "pass forward=lambda model, batch: ... that calls the model on a PyG batch"
+_FORWARD = (
+    "pass forward=lambda model, batch: ... that calls the model on a PyG batch, to Watermark.draw, "
+    "Watermark.load or mark.replace"
+)
 ADVICE = (
     "carriers have the tensors of the data that the mark was drawn from, passed by the names of forward's "
     f"arguments; leave out those that the model does not use with tensors=(...), or {_FORWARD}"
@@ -222,7 +225,8 @@ def one_tensor(scores: Any) -> Tensor:
     pick = '["logits"]' if isinstance(scores, dict) else "[0]"
     raise SuspectError(
         f"forward() returned a {type(scores).__name__}, not one tensor of scores",
-        f"pass forward=lambda model, batch: model(...){pick}, or another part that holds the scores",
+        f"pass forward=lambda model, batch: model(...){pick}, or another part that holds the scores, to "
+        "Watermark.draw, Watermark.load or mark.replace",
     )
 
 

@@ -42,6 +42,14 @@ class LearningRate:
         fall = left / (self.epochs - self._last_full) if epoch >= self._last_full else 1.0
         return self.lr * min(1.0, rise, fall)
 
+    def falls(self, epoch: int) -> bool:
+        """Return whether the rate of an epoch is one of those that fall to zero.
+
+        Args:
+            epoch: Number of the epoch, counted from 0.
+        """
+        return epoch >= self._last_full
+
     def finish_after(self, epoch: int, epochs: int) -> None:
         """Let the rate fall to nearly zero from this epoch on, unless the run ends sooner anyway.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData
 
 from invgnn.errors import DataError, SuspectError
 
@@ -34,11 +34,14 @@ class Schema:
         widths: Number of features of every type of node.
         relations: The relations, none of which is the reverse of an earlier one.
         reverses: The relations that are the reverse of another one, and that one.
+        order: All relations in the order of the data. Some models depend on it: PyG's `HGTConv` mixes up
+            relations that come in another order.
     """
 
     widths: dict[str, int]
     relations: tuple[Relation, ...]
     reverses: dict[Relation, Relation]
+    order: tuple[Relation, ...]
 
     @classmethod
     def of(cls, graphs: Sequence[Any]) -> Schema:
@@ -71,7 +74,8 @@ class Schema:
                 "two relations join the same types of nodes",
                 f"carriers tell relations by the types of their ends; leave all but one out, or {_PAGE}",
             )
-        return cls({name: graphs[0][name].x.shape[1] for name in nodes}, tuple(relations), reverses)
+        widths = {name: graphs[0][name].x.shape[1] for name in nodes}
+        return cls(widths, tuple(relations), reverses, tuple(map(tuple, edges)))
 
     @property
     def types(self) -> list[str]:
@@ -79,11 +83,16 @@ class Schema:
         return list(self.widths)
 
     def flatten(self, graph: Any) -> Data:
-        """Return a typed graph as a plain one.
+        """Return a typed graph as a plain one, or a batch of them as a batch.
 
         Args:
-            graph: A `HeteroData` of this schema.
+            graph: A `HeteroData` of this schema, or what a `DataLoader` made of some.
+
+        Raises:
+            DataError: If it has other types of nodes or edges.
         """
+        if graph.node_types != self.types or tuple(map(tuple, graph.edge_types)) != self.order:
+            raise DataError("the batch has other types of nodes or edges than the data of the mark", _PAGE)
         count, width = len(self.types), max(self.widths.values())
         first, rows, start = {}, [], 0
         for code, name in enumerate(self.types):
@@ -98,7 +107,13 @@ class Schema:
             for one in self.relations
         ]
         more = {"y": graph.y} if "y" in graph else {}
-        return Data(x=torch.cat(rows), edge_index=torch.cat(pairs, dim=1), **more)
+        found = {"x": torch.cat(rows), "edge_index": torch.cat(pairs, dim=1), **more}
+        if not isinstance(graph, Batch):
+            return Data(**found)
+        owners = torch.cat([graph[name].batch for name in self.types])
+        batch = Batch(batch=owners, ptr=_ends(owners, graph.num_graphs), **found)
+        batch._num_graphs = graph.num_graphs
+        return batch
 
     def restore(self, batch: Any) -> HeteroData:
         """Return a batch of plain graphs as one of typed graphs, with `batch` for every type of node.
@@ -114,6 +129,8 @@ class Schema:
             place[mine] = torch.arange(int(mine.sum()), device=kind.device)
             found[name].x, found[name].batch = batch.x[mine, count : count + width], batch.batch[mine]
         source, target = batch.edge_index
+        for one in self.order:  # takes the places, in the order of the data
+            found[one].edge_index = source.new_empty(2, 0)
         for one in self.relations:
             ends = [self.types.index(one[0]), self.types.index(one[2])]
             mine = (kind[source] == ends[0]) & (kind[target] == ends[1])
@@ -152,12 +169,14 @@ class Schema:
 
 
 def flattened(data: Any, forward: Any) -> Any:
-    """Return a list of typed graphs as plain ones; other data as they are.
+    """Return typed graphs, in a list or a batch, as plain ones; other data as they are.
 
     Args:
         data: Task inputs of any form.
         forward: How the model is called: the schema of the graphs, or a function.
     """
+    if is_typed(data) and isinstance(data, Batch) and isinstance(forward, Schema):
+        return forward.flatten(data)
     if not isinstance(data, list | tuple) or not data or not is_typed(data[0]):
         return data
     schema = forward if isinstance(forward, Schema) else Schema.of(data)
@@ -180,6 +199,11 @@ def _check(graph: Any) -> None:
                 f"edges of type {one} have {', '.join(extra)}, which typed carriers cannot have",
                 f"delete it if the model does not use it; {_PAGE}",
             )
+
+
+def _ends(owners: Tensor, count: int) -> Tensor:
+    """Return where the nodes of every graph would end if they were sorted by graph."""
+    return nn.functional.pad(owners.bincount(minlength=count).cumsum(0), (1, 0))
 
 
 def _mirrored(graphs: Sequence[Any], one: Relation, other: Relation) -> bool:

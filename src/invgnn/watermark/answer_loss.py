@@ -7,7 +7,7 @@ instead of 0.33 ms with a GIN model on NCI1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +26,9 @@ class _Scale:
 
     Attributes:
         centre: 1 if answers are relative to the mean of ordinary answers, else 0.
+        own: 1 if answers are relative to the centre of the carriers, else 0: halfway between the mean
+            answers of both bits. They are decoded at their own median, and real-valued outputs on carriers
+            may all be far from those on ordinary inputs, which need not change.
         unit: The fixed part of the divisor.
         share: How much of the spread of ordinary answers is in the divisor.
         narrows: Whether the gradient takes account of the spread. At real-valued outputs it does not: the
@@ -34,6 +37,7 @@ class _Scale:
     """
 
     centre: float = 1.0
+    own: float = 0.0
     unit: float = 0.0
     share: float = 0.0
     narrows: float = 0.0
@@ -43,16 +47,16 @@ class _Scale:
 _SCALES: dict[str, _Scale] = {
     "embedding": _Scale(share=1.0, narrows=1.0),
     "logits": _Scale(unit=NAT_SHARE, weight=SCORE_WEIGHT),
-    "values": _Scale(share=SPREAD_SHARE, weight=SCORE_WEIGHT),
+    "values": _Scale(centre=0.0, own=1.0, share=SPREAD_SHARE, weight=SCORE_WEIGHT),
     "labels": _Scale(centre=0.0, unit=1.0),
 }
 
 
 @lru_cache(maxsize=64)
 def _scales(levels: tuple[Access, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
-    """Return centre, unit, share, narrows and weight of some access levels, one row each."""
+    """Return the fields of the scales of some access levels, one row each."""
     found = [_SCALES[level] for level in levels]
-    columns = zip(*((s.centre, s.unit, s.share, s.narrows, s.weight) for s in found), strict=True)
+    columns = zip(*map(astuple, found), strict=True)
     with torch.inference_mode(False):
         return tuple(torch.tensor(c, dtype=dtype, device=device).unsqueeze(1) for c in columns)
 
@@ -101,16 +105,21 @@ class _AnswerLoss(torch.autograd.Function):
         loss: Loss,
     ) -> Tensor:
         """Return the loss, and keep its gradient."""
-        centre, unit, share, narrows, weight = scales
+        centre, own, unit, share, narrows, weight = scales
         found, usual = answers[:, carriers], answers[:, ordinary]
         mean = usual.mean(1, keepdim=True)
         away, spread, floor = _spread(usual, mean, natural)
         divisor = unit + share * torch.maximum(spread, floor)
-        standard = (found - centre * mean) / divisor
+        shares = _shares(wanted)
+        if shares is None:  # carriers of one bit have no centre between the two
+            centre, own = centre + own, torch.zeros_like(own)
+            shares = wanted
+        middle = (shares * found).sum(1, keepdim=True)
+        standard = (found - centre * mean - own * middle) / divisor
         losses, slope = (_logistic if loss == "logistic" else _squared)(standard, wanted)
         slope = slope * (weight / (found.shape[1] * divisor))
         gradient = torch.zeros_like(answers)
-        gradient[:, carriers] = slope
+        gradient[:, carriers] = slope - own * shares * slope.sum(1, keepdim=True)
         pulled = centre * slope.sum(1, keepdim=True)
         turned = (slope * standard).sum(1, keepdim=True) * (narrows * (spread >= floor) / spread)
         gradient[:, ordinary] -= (pulled + turned * away) / usual.shape[1]
@@ -122,6 +131,15 @@ class _AnswerLoss(torch.autograd.Function):
         """Return the gradient of the answers."""
         (gradient,) = ctx.saved_tensors
         return above * gradient, None, None, None, None, None, None
+
+
+def _shares(wanted: Tensor) -> Tensor | None:
+    """Return the share of every carrier in the centre of both bits; None if all have the same bit."""
+    ones = (wanted > 0.5).to(wanted.dtype)
+    count = float(ones.sum())
+    if count in {0, len(wanted)}:
+        return None
+    return ones * (0.5 / count) + (1 - ones) * (0.5 / (len(wanted) - count))
 
 
 def _spread(usual: Tensor, mean: Tensor, natural: Tensor) -> tuple[Tensor, Tensor, Tensor]:

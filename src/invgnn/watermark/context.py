@@ -46,7 +46,7 @@ def check_context(context: dict[str, Any]) -> None:
         raise ParameterError("the context has no format that this version knows", "draw the mark anew")
     check_whole("format", context["format"], 1, FORMAT)
     wanted = _NAMES | ({"classes"} if context["format"] == FORMAT else set())
-    optional = {"function", "token"} if context["format"] == FORMAT else {"function"}
+    optional = {"function", "token", "shared_halves"} if context["format"] == FORMAT else {"function"}
     if context.keys() - optional != wanted:
         odd = sorted((context.keys() - optional) ^ wanted)
         raise ParameterError(f"the context has missing or unknown fields: {odd}", "draw the mark anew")
@@ -104,6 +104,12 @@ def _check_readings(context: dict[str, Any]) -> None:
         )
     if len({reading.layer for reading in readings if reading.hidden}) > 1:
         raise ParameterError("two hidden layers are declared", "declare one layer for all readings")
+    if "shared_halves" in context and not (
+        context["shared_halves"] is True and {"logits", "labels"} <= set(declared)
+    ):
+        raise ParameterError(
+            "shared_halves is set without both logits and labels, or is not true", "draw the mark anew"
+        )
     counts = {reading.classes for reading in readings if reading.access == "labels"}
     if context.get("classes") is not None and not counts <= {context["classes"]}:
         raise ParameterError(

@@ -133,6 +133,11 @@ class Derived:
         return None if known is None else int(known)
 
     @property
+    def shared_halves(self) -> bool:
+        """Whether `logits` and `labels` are read along the same direction."""
+        return "shared_halves" in self.context
+
+    @property
     def complete(self) -> bool:
         """Whether this mark has a key; one with a score channel has none before it has a baseline."""
         return self.score_channel is None or self.baseline is not None
@@ -211,7 +216,7 @@ class Derived:
     @cached_property
     def direction(self) -> Direction:
         """The secret's ±1 vector for an access level and a width."""
-        return directions(self.secret, self.bound, self.format, self.classes)
+        return directions(self.secret, self.bound, self.format, self.classes, self.shared_halves)
 
     def reading(self, access: Access | None = None) -> Reading:
         """Return the declared reading at an access level, by default the first.

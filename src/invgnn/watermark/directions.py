@@ -17,7 +17,9 @@ PREFIXES = {"embedding", "values"}
 """Levels whose signs are a prefix of one stream, however many columns there are."""
 
 
-def directions(secret: Secret, bound: str, version: int, classes: int | None) -> Direction:
+def directions(
+    secret: Secret, bound: str, version: int, classes: int | None, shared: bool = False
+) -> Direction:
     """Return the function that gives the secret's vector for an access level and a width.
 
     Changing a derivation breaks every mark in the field; golden vectors in the tests guard them.
@@ -27,6 +29,7 @@ def directions(secret: Secret, bound: str, version: int, classes: int | None) ->
         bound: Digest of the context of the mark.
         version: The format of the mark.
         classes: Number of classes of the task, if known.
+        shared: Whether labels are read along the direction of class scores.
     """
 
     @cache
@@ -35,7 +38,7 @@ def directions(secret: Secret, bound: str, version: int, classes: int | None) ->
         if version == 1:
             found = _signs_1(secret, bound, access, width)
         else:
-            stream = secret.derive("projection", bound, *stream_parts(access, classes or width))
+            stream = secret.derive("projection", bound, *stream_parts(access, classes or width, shared))
             found = _signs(stream, access, width, classes or width)
         return torch.from_numpy(found).to(device, dtype)
 
@@ -46,13 +49,16 @@ def directions(secret: Secret, bound: str, version: int, classes: int | None) ->
     return direction
 
 
-def stream_parts(access: str, classes: int | None) -> tuple[str | int, ...]:
+def stream_parts(access: str, classes: int | None, shared: bool = False) -> tuple[str | int, ...]:
     """Return what the stream of a direction is bound to, besides the context.
 
     Args:
         access: The access level.
         classes: Number of classes of the task.
+        shared: Whether labels are read along the direction of class scores. Two independent directions ask
+            for contradictory answers; with two classes they are opposite for every second secret.
     """
+    access = "logits" if shared and access == "labels" else access
     return (access,) if access in PREFIXES or classes is None else (access, classes)
 
 

@@ -50,6 +50,7 @@ def draw_parts(
     tensors: Collection[str] | None,
     transform: Transform | None,
     token: str | None,
+    shared_halves: bool,
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     """Return the fields of a fresh mark that are drawn; see `Watermark.draw`."""
@@ -81,6 +82,8 @@ def draw_parts(
         "classes": classes,
     } | ({} if features is None else {"function": features})  # the field's name in every file
     context |= {} if token is None else {"token": token}
+    if shared_halves and {"logits", "labels"} <= set(names):
+        context["shared_halves"] = True
     check_context(context)
     return {"context": context} | _drawn(secret, context, reference, sampler, transform, progress)
 

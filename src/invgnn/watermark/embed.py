@@ -24,7 +24,6 @@ from invgnn.nn.layers import has_batch_norm, parts_of
 from invgnn.nn.optimise import LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.nn.running_statistics import reestimate
-from invgnn.nn.typed_graphs import flattened
 from invgnn.nn.weight_scaling import scale_weights, unscale_weights
 from invgnn.watermark.embedded import Embedded
 from invgnn.watermark.levels import levels_of, warn_if_weak
@@ -61,18 +60,42 @@ _LOG = logging.getLogger("invgnn")
 
 
 @dataclass(frozen=True)
+class Balance:
+    """How much the scores to keep count beside the mark.
+
+    Attributes:
+        learn: Their weight relative to the mark until the mark is learnt.
+        keep: The same weight at the end, reached while the learning rate falls.
+        patient: Whether the rate falls over all steps that are left, and not over as many as were made.
+    """
+
+    learn: float = 1.0
+    keep: float = 5.0
+    patient: bool = False
+
+
+CLASSES = Balance()
+"""The balance for class scores, and for what a function of the user returns."""
+REAL = Balance(learn=5.0, keep=50.0, patient=True)
+"""The balance for real-valued outputs.
+
+Their distance, in units of their variance, is small long before the error on the task is as before.
+"""
+
+
+@dataclass(frozen=True)
 class Settings:
     """How a mark is embedded in a trained model. `make embedding` measures the choice.
 
     Attributes:
         steps: Most optimiser steps.
         lr: Learning rate of the first attempt.
-        keep: Weight of the scores to keep relative to the mark.
+        balance: How much the scores to keep count; None chooses by the kind of outputs.
     """
 
     steps: int = 800
     lr: float = 0.01
-    keep: float = 5.0
+    balance: Balance | None = None
 
 
 DEFAULT = Settings()
@@ -94,7 +117,7 @@ def embed(
     start = time.perf_counter()
     _check(mark, model, settings)
     core = unwrap(model)
-    inputs = TaskBatches(flattened(data, mark.forward), mark.level, batch_size, weight_of(core))
+    inputs = TaskBatches(data, mark.level, batch_size, weight_of(core), mark.forward)
     for reading in mark.readings:  # a model that cannot be read fails now
         mark.read(core, reading.access)
     before = _measured(metric, core)
@@ -196,18 +219,34 @@ class _Run:
             if not _mean(kept[-RECENT:]) <= max(FAR, DIVERGED * kept[0]):
                 raise _Diverged
             marked.append(float(own.detach()))
-            return projected_sum(self.settings.keep * task, own, self.model.parameters(), mark.recipe.cap)
+            own = own * self._share(rate, step)
+            return projected_sum(self._balance.learn * task, own, self.model.parameters(), mark.recipe.cap)
 
         def after(step: int) -> None:
             last = marked[-portions:]
             low = len(last) == portions and sum(last) < portions * SETTLED * mark.recipe.beta
             if low and step % CHECK_EVERY == 0 and self._enough():
-                rate.finish_after(step, step + 1)
+                rate.finish_after(step, self.steps if self._balance.patient else step + 1)
             if self.progress:
                 self.progress(step + 1, rate.epochs)
 
         optimise(self.model, lambda: [next(stream)], loss, rate, weight_decay=0.0, after_epoch=after)
         return len(marked)
+
+    @property
+    def _balance(self) -> Balance:
+        """How much the scores to keep count."""
+        real = self.keep is None and self.mark.classes is None
+        return self.settings.balance or (REAL if real else CLASSES)
+
+    def _share(self, rate: LearningRate, step: int) -> float:
+        """Return the weight of the mark: 1, and falling with the learning rate until `keep` is reached.
+
+        The weight of the scores to keep does not rise instead: larger gradients than those that Adam has
+        seen would make large steps.
+        """
+        last = self._balance.learn / self._balance.keep
+        return last + (1 - last) * rate.at(step) / rate.lr if rate.falls(step) else 1.0
 
     def _paced(self) -> Refreshable:
         """Return the mark with a recipe that follows the plan."""

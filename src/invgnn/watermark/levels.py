@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from invgnn.errors import WeakMarkWarning
-from invgnn.nn.forward import unwrap
+from invgnn.nn.forward import evaluation_mode, unwrap
 from invgnn.stats.evidence import GRINDING_BITS
 from invgnn.watermark.protocol import Refreshable
 
@@ -44,6 +45,20 @@ def levels_of(mark: Refreshable, model: nn.Module) -> dict[str, Level]:
         evidence = mark.evidence(mark.read(unwrap(model), reading.access))
         found[reading.access] = Level(evidence.bits(), evidence.matches, mark.m)
     return found
+
+
+@torch.no_grad()
+def loss_of(mark: Refreshable, model: nn.Module, training: bool) -> float:
+    """Return the loss of a mark over all carriers in one mode; the model is left unchanged.
+
+    Args:
+        mark: The mark.
+        model: The model.
+        training: Whether in training mode.
+    """
+    with evaluation_mode(model):  # restores every mode, buffer and random state
+        model.train(training)
+        return float(mark.loss(model))
 
 
 def warn_if_weak(levels: Mapping[str, Level], remedy: str, stacklevel: int = 3) -> None:

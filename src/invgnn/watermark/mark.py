@@ -68,6 +68,7 @@ class Watermark(Trainable):
         transform: Transform | None = None,
         forward: Forward | None = None,
         token: str | None = None,
+        shared_halves: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> Watermark:
         """Draw a fresh mark for a task.
@@ -104,6 +105,9 @@ class Watermark(Trainable):
             forward: How to call an unusual model on a PyG batch; not stored in files.
             token: Digest of a timestamp token that the mark is bound to (`invgnn.court.draw_bound` obtains
                 one first); None for a mark without one.
+            shared_halves: Whether `logits` and `labels`, if both are declared, use the same secret halves
+                of the classes. False draws them as earlier versions did: two levels then ask for different
+                answers, with two classes for opposite ones in every second mark.
             progress: Called with the number of carriers found so far.
 
         Returns:
@@ -132,6 +136,7 @@ class Watermark(Trainable):
             tensors=tensors,
             transform=transform,
             token=token,
+            shared_halves=shared_halves,
             progress=progress,
         )
         return cls(secret=secret, recipe=recipe or Recipe(), forward=forward, **parts)

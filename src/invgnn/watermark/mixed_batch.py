@@ -14,7 +14,7 @@ from invgnn.nn.distributed import peers
 from invgnn.nn.forward import as_batch, observe, run, unwrap
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.nn.observation import Observation, num_graphs
-from invgnn.nn.typed_graphs import is_typed
+from invgnn.nn.typed_graphs import flattened, is_typed
 from invgnn.watermark.carrier_batches import ENOUGH, Part
 from invgnn.watermark.embedding_loss import observed_loss
 from invgnn.watermark.protocol import Embeddable
@@ -40,7 +40,7 @@ class MixedBatch:
         self.mark, self.carriers = mark, portion.carriers
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
-        self.batch = task
+        self.batch = task = flattened(task, mark.forward)
         if not len(self.carriers):  # this step is the task's alone, at no extra cost
             return
         if appended:
@@ -103,8 +103,9 @@ def _check(mark: Embeddable, task: Any) -> None:
     """Refuse a task batch that carriers cannot be mixed into."""
     if is_typed(task):
         raise DataError(
-            "carriers cannot be mixed into a batch of HeteroData",
-            "use a forward pass of their own: task_loss + mark.loss(model, step=step, steps=steps)",
+            "carriers cannot be mixed into this HeteroData: the types of the task's graphs are not known",
+            "load the mark with forward=invgnn.Schema.of(graphs), and mix batches of a DataLoader; or use "
+            "a forward pass of their own: task_loss + mark.loss(model, step=step, steps=steps)",
         )
     lost = _lost(task, mark.batches.carriers.more)
     if lost:

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import nn
 
 from invgnn.errors import MonitorWarning
-from invgnn.nn.forward import evaluation_mode, unwrap
+from invgnn.nn.forward import unwrap
 from invgnn.nn.layers import has_batch_norm
 from invgnn.stats.evidence import GRINDING_BITS
-from invgnn.watermark.levels import levels_of
+from invgnn.watermark.levels import levels_of, loss_of
 from invgnn.watermark.protocol import Refreshable
 
 PATIENCE = 10
@@ -53,7 +52,7 @@ class Monitor:
         core = unwrap(model)
         past = self._past.setdefault(core, _Past())
         bits = {name: level.bits for name, level in levels_of(self.mark, core).items()}
-        evaluation, training = (_loss(self.mark, core, mode) for mode in (False, True))
+        evaluation, training = (loss_of(self.mark, core, mode) for mode in (False, True))
         for name, value in bits.items():
             past.bits.setdefault(name, []).append(value)
         said = _lag(evaluation, training, self.mark.recipe.beta, has_batch_norm(core))
@@ -66,14 +65,6 @@ class Monitor:
             "mark/loss/evaluation": evaluation,
             "mark/loss/training": training,
         }
-
-
-@torch.no_grad()
-def _loss(mark: Refreshable, model: nn.Module, training: bool) -> float:
-    """Return the loss of a mark over all carriers in one mode; the model is left unchanged."""
-    with evaluation_mode(model):  # restores every mode, buffer and random state
-        model.train(training)
-        return float(mark.loss(model))
 
 
 def _lag(evaluation: float, training: float, beta: float, norms: bool) -> dict[str, MonitorWarning]:

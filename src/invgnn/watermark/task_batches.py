@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.loader import DataLoader
 
 from invgnn.errors import DataError
-from invgnn.nn.forward import placed
+from invgnn.nn.forward import Forward, placed
 from invgnn.nn.rng import preserved_rng
-from invgnn.nn.typed_graphs import is_typed
+from invgnn.nn.typed_graphs import flattened, is_typed
 from invgnn.watermark.inputs import is_one_graph
 
 _ADVICE = (
@@ -30,13 +30,22 @@ class TaskBatches:
         level: `graph` or `node`.
         batch_size: Graphs per batch, where `data` are single graphs.
         like: A tensor that sets the device and the precision of the features.
+        forward: How the model is called; the schema of typed graphs.
 
     Raises:
         DataError: If `data` are none of these, or hold nothing.
     """
 
-    def __init__(self, data: Any, level: str, batch_size: int, like: Tensor | None = None) -> None:
-        self._like = like
+    def __init__(
+        self,
+        data: Any,
+        level: str,
+        batch_size: int,
+        like: Tensor | None = None,
+        forward: Forward | None = None,
+    ) -> None:
+        self._like, self._forward = like, forward
+        data = flattened(data, forward)
         self.fixed = not isinstance(data, torch.utils.data.DataLoader) and _is_fixed(data, level)
         """Whether every pass yields the same objects, so that what is known of them can be kept."""
         self._source = data
@@ -48,13 +57,14 @@ class TaskBatches:
             self.first = next(iter(self), None)
         if is_typed(self.first):
             raise DataError(
-                "a loader of typed graphs cannot be used here",
-                "pass a list of HeteroData, one for each graph",
+                "typed graphs in this form cannot be used here",
+                "pass a list or a DataLoader of HeteroData, to a mark with forward=Schema.of(graphs)",
             )
         if getattr(self.first, "edge_index", None) is None:
             raise DataError(f"this {type(data).__name__} holds no batch of PyG graphs", _ADVICE)
 
     def _placed(self, batch: Any) -> Any:
+        batch = flattened(batch, self._forward)
         if self._like is None or getattr(batch, "edge_index", None) is None:
             return batch
         return placed(batch, self._like)

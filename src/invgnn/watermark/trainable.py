@@ -255,7 +255,8 @@ class Trainable(Readable):
         """Finish an embedding at the end of your own training loop; in place.
 
         The running statistics of batch norms are estimated again on task inputs, as plain averages, because
-        they lag behind weights that moved until the end. Weights before norms are then scaled
+        they lag behind weights that moved until the end; the old ones are kept where they read the mark
+        better. Weights before norms are then scaled
         (`recipe.weight_scale`). No score on task inputs changes by the scaling.
 
         Args:
