@@ -212,13 +212,33 @@ def test_the_top_label_alone(remote_mark, server, endpoint):
     assert verdict.status == "owned"
 
 
-@pytest.mark.parametrize("behaviour", ["refuses carriers", "garbage on carriers"])
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        *("refuses carriers", "garbage on carriers", "busy on carriers", "redirects carriers"),
+        *("surrogates on carriers", "odd names on carriers"),
+    ],
+)
 def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, behaviour, tmp_path):
-    with server(behaviour=behaviour) as (url, _, _):
-        verdict = invgnn.verify(endpoint(url, attempts=1, batch=1), remote_mark, access="logits")
+    path = tmp_path / "a.jsonl"
+    with (
+        server("innocent") as (safe, _, followed),
+        server(behaviour=behaviour, elsewhere=safe) as (url, _, _),
+    ):
+        held = endpoint(url, attempts=1, batch=1, journal=path)
+        verdict = invgnn.verify(held, remote_mark, access="logits")
     assert verdict.status == "inconclusive"
     assert verdict.refused["carriers"] == 128
     assert verdict.refused["ordinary"] == 0
+    assert not questions(followed), "a redirect was followed"
+    assert path.stat().st_size < 400_000  # long messages of a server are cut
+
+
+def test_a_server_that_is_busy_for_a_while_is_asked_again(remote_mark, server, endpoint):
+    with server(behaviour="busy for a while") as (url, _, _):
+        verdict = invgnn.verify(endpoint(url, attempts=2, batch=1), remote_mark, access="logits")
+    assert (verdict.status, verdict.matches) == ("owned", 126)
+    assert verdict.refused is None
 
 
 def test_several_models_are_noticed(remote_mark, server, endpoint):

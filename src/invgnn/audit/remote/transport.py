@@ -40,8 +40,17 @@ class Refused(SuspectError):
         self.status, self.late = status, late
 
 
-class Redirected(EndpointError):
-    """The server answers with the address of another one."""
+class TurnedAway(EndpointError):
+    """The server answers that it is not available, or with the address of another one.
+
+    Attributes:
+        status: Status of the response.
+        late: Always False: there was a response in time.
+    """
+
+    def __init__(self, message: str, advice: str, status: int) -> None:
+        super().__init__(message, advice)
+        self.status, self.late = status, False
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,8 @@ class Transport:
 
         Raises:
             Refused: If the server answers with an error, with garbage every time, or not in time.
-            EndpointError: If the server cannot be reached, or redirects.
+            TurnedAway: If the server redirects, or is not available in any attempt.
+            EndpointError: If the server cannot be reached.
         """
         library, last = httpx_library(), SuspectError("it was not asked")
         for attempt in range(attempts):
@@ -130,7 +140,7 @@ class Transport:
             await pace.turn(self.rate)
             try:
                 return read(await asyncio.wait_for(self._exchange(client, pace, body), self.timeout))
-            except (Refused, Redirected):
+            except Refused:
                 raise
             except (library.ConnectError, library.ConnectTimeout, library.InvalidURL) as error:
                 last = EndpointError(f"{self.shown} cannot be reached ({type(error).__name__})", RESUME)
@@ -138,8 +148,10 @@ class Transport:
                 last = Refused("no answer in time", late=True)
                 if attempt:
                     break
-            except EndpointError as error:
+            except TurnedAway as error:
                 last = error
+                if error.status not in AGAIN:
+                    break
             except (SuspectError, library.HTTPError, OSError) as error:
                 last = Refused(error.message if isinstance(error, SuspectError) else type(error).__name__)
         raise last
@@ -162,13 +174,14 @@ class Transport:
         """Return the body of a response, or raise the error that its status stands for."""
         status = response.status_code
         if 300 <= status < 400:
-            raise Redirected(
+            raise TurnedAway(
                 f"{self.shown} redirects to another address, which is refused (status {status})",
                 "check where it leads, and give that address if you trust it",
+                status,
             )
         if status in AGAIN:
             pace.asked_to_wait = _seconds(response.headers.get("retry-after", ""))
-            raise EndpointError(f"{self.shown} is not available (status {status})", RESUME)
+            raise TurnedAway(f"{self.shown} is not available (status {status})", RESUME, status)
         if 400 <= status < 500:
             raise Refused(f"status {status}", status)
         if status != 200:
