@@ -86,7 +86,8 @@ class Journal:
         elif self.plan != json.loads(canonical_json(plan)):
             differ = sorted(k for k in {*plan, *self.plan} if plan.get(k) != self.plan.get(k))
             raise FileError(
-                f"{self.path or 'this endpoint'} belongs to another audit; these settings differ: {', '.join(differ)}",
+                f"{self.path or 'this endpoint'} belongs to another audit; these settings differ: "
+                f"{', '.join(differ)}",
                 "repeat the command with the same settings, or give a new file (a new Endpoint)",
             )
 
