@@ -222,7 +222,7 @@ def test_the_top_label_alone(remote_mark, server, endpoint):
 def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, behaviour, tmp_path):
     path = tmp_path / "a.jsonl"
     with (
-        server("innocent") as (safe, _, followed),
+        server("innocent") as (safe, _, log),
         server(behaviour=behaviour, elsewhere=safe) as (url, _, _),
     ):
         held = endpoint(url, attempts=1, batch=1, journal=path)
@@ -230,7 +230,7 @@ def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, be
     assert verdict.status == "inconclusive"
     assert verdict.refused["carriers"] == 128
     assert verdict.refused["ordinary"] == 0
-    assert not questions(followed), "a redirect was followed"
+    assert not questions(log), "a redirect was followed"
     assert path.stat().st_size < 400_000  # long messages of a server are cut
 
 

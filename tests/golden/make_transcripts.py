@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 FOLDER = HERE / "transcripts"
 COUNTS = ((0, 8), (40, 3))
 """Numbers of decoys and of repeated questions."""
+SCORE = rb'(?<="scores":\[\[)[^,]*'
 
 
 def shown(verdict):
@@ -60,14 +61,14 @@ def bad() -> None:
         "plan-altered": [lines[0].replace(b'"alpha":1e-06', b'"alpha":0.01'), *lines[1:]],
         "score-altered": [
             *lines[:2],
-            re.sub(rb'(?<="scores":\[\[)[^,]*', b"9.5", lines[2], count=1),
+            re.sub(SCORE, b"9.5", lines[2], count=1),
             *lines[3:],
         ],
         "not-finished": lines[:-1],
         "newer-version": [lines[0].replace(b"transcript.v1", b"transcript.v2"), *lines[1:]],
         "field-twice": [
             *lines[:2],
-            lines[2].replace(b'{"at":', b'{"at":"2020-01-01","at":', 1),
+            lines[2].replace(b'{"at":', b'{"at":"2020","at":', 1),
             *lines[3:],
         ],
         "with-spaces": [*lines[:2], lines[2].replace(b'":', b'": ', 1), *lines[3:]],

@@ -290,7 +290,7 @@ def test_a_head_that_never_arrives_is_ended(model, monkeypatch):
         port = int(base.rsplit(":", 1)[1])
 
         def received(*parts):
-            """All that the server sends before it closes, if these parts are sent a tenth of a second apart."""
+            """All that the server sends before it closes; parts are sent a tenth of a second apart."""
             found = b""
             with socket.create_connection(("127.0.0.1", port), timeout=20) as held, suppress(OSError):
                 for part in parts:
