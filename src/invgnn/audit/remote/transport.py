@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 AGAIN = {408, 425, 429, 502, 503, 504}
 """Statuses of a server that may answer later."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+"""Names of headers."""
+OWN_HEADERS = {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+"""Headers that only the client itself sets."""
 LONGEST_WAIT = 60.0
 """Most seconds between two attempts."""
 
@@ -84,6 +89,11 @@ class Transport:
 
     def __post_init__(self) -> None:
         check_url(self.url, self.insecure_http)
+        for name in self.headers:
+            if type(name) is not str or not HEADER.fullmatch(name) or name.lower() in OWN_HEADERS:
+                raise ParameterError(
+                    f"{str(name)[:60]!r} cannot be the name of a header", "use for example X-Api-Key"
+                )
         check_whole("attempts", self.attempts, 1, 100)
         check_whole("most_bytes", self.most_bytes, 1, 1 << 30)
         for name in ("timeout", "backoff", *(() if self.rate is None else ("rate",))):
