@@ -440,6 +440,23 @@ def test_a_journal_of_another_audit_is_not_used(remote_mark, audited, endpoint):
         )
 
 
+def test_a_journal_of_another_model_at_the_same_address_is_not_used(
+    remote_mark, server, endpoint, tmp_path
+):
+    """The query of an address may choose the model. It is not shown, but it belongs to the record."""
+    path = tmp_path / "a.jsonl"
+    with server() as (url, _, _):
+        held = endpoint(f"{url}?model=a&key=hush", journal=path)
+        first = invgnn.verify(held, remote_mark, access="logits")
+        assert "hush" not in path.read_text()
+        with pytest.raises(FileError, match=r"another audit.*query"):
+            invgnn.verify(endpoint(f"{url}?model=b&key=hush", journal=path), remote_mark, access="logits")
+        with pytest.raises(FileError, match=r"another audit.*query"):
+            invgnn.verify(endpoint(url, journal=path), remote_mark, access="logits")
+    again = invgnn.verify(invgnn.Transcript.load(path), remote_mark, access="logits")
+    assert again.log10_p == first.log10_p
+
+
 def test_a_journal_that_cannot_be_written(endpoint, tmp_path, remote_mark, server):
     with server() as (url, _, log):
         held = endpoint(url, journal=tmp_path / "no folder" / "a.jsonl")

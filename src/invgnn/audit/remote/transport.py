@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from invgnn.checks import check_number, check_whole
 from invgnn.concealed import conceal
 from invgnn.errors import EndpointError, ParameterError, SuspectError
+from invgnn.storage import encoding
 
 if TYPE_CHECKING:
     import httpx
@@ -105,6 +106,12 @@ class Transport:
     def shown(self) -> str:
         """The address without its query, which may hold a key."""
         return urlunsplit(urlsplit(self.url)._replace(query="", fragment=""))
+
+    @property
+    def query_digest(self) -> str | None:
+        """The digest of the query, which may choose one of several models; None without one."""
+        query = urlsplit(self.url).query
+        return encoding.digest("invgnn/query/1", query) if query else None
 
     def client(self) -> httpx.AsyncClient:
         """Return a client. It follows no redirect, uses no proxy and no compression."""
