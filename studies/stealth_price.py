@@ -1,6 +1,6 @@
 """Measure what a mark with inconspicuous carriers costs, and what a server that looks for them leaves.
 
-    make stealth-price   # tables and figure in docs/results/stealth.md
+    make stealth-price   # table and figure in docs/results/stealth.md
 
 The server runs the detectors of `studies/stealth.py`, and one more: how unsure the stolen model is. It has
 half of the task's graphs and draws carriers with a secret of its own. It answers at random, as to other
@@ -16,8 +16,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import stealth
-
 from invgnn.bench.markdown import table
 from invgnn.bench.script import run_benchmark
 from invgnn.storage.tables import read_rows
@@ -30,13 +28,14 @@ LOSS = 0.01
 EDITS = ("unedited", "0.001", "0.01")
 LUCK = 10
 """Number of times that answers at random are drawn; the mean of the evidence counts."""
+FIGURE = Path(__file__).parents[1] / "docs" / "results" / "figures" / "stealth-price.svg"
 PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "stealth_price.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Yield all trials, cheap ones first."""
-    for setting in SETTINGS:
-        for seed in SEEDS:
+    """Yield all trials, seeds in turn."""
+    for seed in SEEDS:
+        for setting in SETTINGS:
             yield {"setting": setting, "seed": seed}
 
 
@@ -92,6 +91,7 @@ def seen(task: Any, mark: Any, model: Any, seed: int) -> dict[str, tuple[Any, An
     from invgnn.watermark.carriers import Carriers
     from invgnn.watermark.reference import Reference
     from invgnn.watermark.sampler import Sampler
+    from studies import stealth
 
     whole = Reference.of(task.graphs[0] if task.level == "node" else task.graphs)
     order = np.random.default_rng(seed).permutation(len(whole.graphs))
@@ -131,14 +131,14 @@ def _unsure(model: Any, graphs: Any) -> Any:
     """Return the entropy of a model's predictions, of a node task the mean over the nodes of a graph."""
     import torch
 
-    from invgnn.nn.forward import evaluation_mode, to_batch
+    from invgnn.nn.forward import call, evaluation_mode, to_batch, weight_of
     from invgnn.nn.observation import log_scores, pool
 
-    batch = to_batch(graphs)
+    batch = to_batch(graphs, weight_of(model))
     with torch.no_grad(), evaluation_mode(model):
-        logs = log_scores(model(batch.x, batch.edge_index, batch.batch)).double().log_softmax(-1)
+        logs = log_scores(call(model, batch)).double().log_softmax(-1)
     entropy = -(logs.exp() * logs).sum(-1, keepdim=True)
-    return (entropy if len(entropy) == len(graphs) else pool(entropy, batch.batch))[:, 0].numpy()
+    return pool(entropy, batch)[:, 0].numpy()
 
 
 def limit(honest: Any, loss: float) -> float:
@@ -166,7 +166,7 @@ def left(mark: Any, answers: Any, found: dict[str, tuple[Any, Any]], loss: float
 
 
 def summary() -> str:
-    """Return accuracy and evidence by setting, as means over the seeds, and draw the curve."""
+    """Return accuracy and evidence by setting, as means over the seeds."""
     rows, lines = read_rows(PATH), []
     for setting in SETTINGS:
         found = [row for row in rows if row["setting"] == setting]
@@ -187,28 +187,34 @@ def summary() -> str:
         accuracy = f"{average('unmarked accuracy'):.1%} → {average('unedited accuracy'):.1%}"
         lines.append([setting, str(len(found)), accuracy, f"{change:+.1f}", f"{flagged:.0%}", *bits])
     head = ["setting", "seeds", "accuracy", "points", "flagged", "unedited", "fine-tuned 0.001"]
-    _draw(rows)
     return table([*head, "fine-tuned 0.01"], lines)
 
 
-def _draw(rows: list[dict[str, str]]) -> None:
+def draw() -> None:
     """Draw how much evidence is left for every loss of honest traffic."""
-    from invgnn.bench.figures import figure, save
+    from matplotlib.figure import Figure
 
-    drawing, axes = figure()
-    for setting in SETTINGS:
-        found = [row for row in rows if row["setting"] == setting]
-        if found:
-            held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
-            axes.plot([100 * loss for loss in LOSSES], held, marker="o", label=setting)
-    axes.set_xscale("log")
-    axes.set_xlabel("honest traffic answered at random, %")
-    axes.set_ylabel("bits left at logits")
-    axes.axhline(80, color="grey", linestyle=":")
-    axes.axhline(20, color="grey", linestyle=":")
-    axes.legend()
-    save(drawing, "stealth-price")
+    from invgnn.bench.figures import figure_style, save_figure
+
+    rows = read_rows(PATH)
+    with figure_style():
+        drawing = Figure(figsize=(6.4, 3.6), layout="constrained")
+        axes = drawing.subplots()
+        for setting in SETTINGS:
+            found = [row for row in rows if row["setting"] == setting]
+            if found:
+                held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
+                axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=setting)
+        for bits, name in ((80, "needed for owned"), (20, "p = $10^{-6}$")):
+            axes.axhline(bits, color="grey", linestyle=":")
+            axes.annotate(name, (20, bits), ha="right", va="bottom", color="grey")
+        axes.set(xscale="log", ylim=(0, None))
+        axes.set_xlabel("honest traffic that the server answers at random, %")
+        axes.set_ylabel("bits of evidence left at logits")
+        axes.legend(fontsize=8)
+        save_figure(drawing, FIGURE)
 
 
 if __name__ == "__main__":
     run_benchmark(__doc__, PATH, trial, grid(), summary)
+    draw()

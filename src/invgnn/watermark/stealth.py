@@ -6,8 +6,8 @@ from invgnn.errors import ParameterError
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.sampler import Sampler
 
-SAMPLER = Sampler(donors=None, size_quantile=1.0)
-"""Carriers of every size that keep the features of their seed graphs."""
+SAMPLER = Sampler(donors=None)
+"""Carriers that keep the features of their seed graphs."""
 RECIPE = Recipe()
 """How such carriers are embedded."""
 
