@@ -82,6 +82,7 @@ def seen(task: Any, mark: Any, model: Any, seed: int) -> dict[str, tuple[Any, An
     """Return what every detector says about the carriers and about ordinary graphs it has not seen."""
     import numpy as np
     import torch
+    from studies import stealth
 
     from invgnn.graphs.disjoint_union import Graphs
     from invgnn.nn.forward import to_batch
@@ -91,7 +92,6 @@ def seen(task: Any, mark: Any, model: Any, seed: int) -> dict[str, tuple[Any, An
     from invgnn.watermark.carriers import Carriers
     from invgnn.watermark.reference import Reference
     from invgnn.watermark.sampler import Sampler
-    from studies import stealth
 
     whole = Reference.of(task.graphs[0] if task.level == "node" else task.graphs)
     order = np.random.default_rng(seed).permutation(len(whole.graphs))
