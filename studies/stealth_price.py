@@ -207,8 +207,12 @@ def draw() -> None:
                 axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=setting)
         for bits, name in ((80, "needed for owned"), (20, "p = $10^{-6}$")):
             axes.axhline(bits, color="grey", linestyle=":")
-            axes.annotate(name, (20, bits), ha="right", va="bottom", color="grey")
+            axes.annotate(name, (100 * LOSSES[0], bits), va="bottom", color="grey")
         axes.set(xscale="log", ylim=(0, None))
+        axes.set_xticks(
+            [100 * loss for loss in LOSSES], [f"{100 * loss:g}" for loss in LOSSES], minor=False
+        )
+        axes.minorticks_off()
         axes.set_xlabel("honest traffic that the server answers at random, %")
         axes.set_ylabel("bits of evidence left at logits")
         axes.legend(fontsize=8)
