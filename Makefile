@@ -111,7 +111,7 @@ bench-scaling: venv  ## cost of each part as it grows, and two workers against o
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 # Studies: one-off measurements behind a design choice. Resumable as well.
-.PHONY: tuning-schemes evidence recipe presentations embedding eigenvalue forgers channel stealth owners collusion
+.PHONY: tuning-schemes evidence recipe presentations embedding eigenvalue forgers channel stealth stealth-price owners collusion
 
 tuning-schemes: venv  ## settings of every scheme of the comparison, on validation data (an hour)
 	$(BIN)/python studies/tuning_schemes.py
@@ -138,7 +138,10 @@ channel: venv  ## what the score channel leaves after edits and distillation (an
 	$(BIN)/python studies/channel.py --into docs/results/score-channel.md
 
 stealth: venv  ## can carriers be told from ordinary questions? (minutes)
-	$(BIN)/python studies/stealth.py --into docs/results/stealth.md
+	$(BIN)/python studies/stealth.py --into docs/results/appendix/stealth.md
+
+stealth-price: venv  ## what an inconspicuous mark costs, and what a server that looks for it leaves (an hour)
+	$(BIN)/python -m studies.stealth_price --into docs/results/stealth.md
 
 collusion: venv  ## whom tracing names if licensees average their copies (half an hour)
 	$(BIN)/python studies/collusion.py --into docs/results/collusion.md

@@ -1,6 +1,6 @@
 """Measure how well somebody who serves a stolen model can tell carriers from ordinary questions.
 
-    make stealth         # table in docs/results/stealth.md
+    make stealth         # table in docs/results/appendix/stealth.md
 
 The thief knows the protocol and the data of the task. They draw carriers with a secret of their own and
 learn how carriers differ from task graphs of the same size, by three detectors: a trained GIN, the number

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -29,16 +30,22 @@ def resident(process: int) -> float:
     return int(found.group(1)) / 1024 if found else float("nan")
 
 
-def direct(model: Any, batch: Any, seconds: float) -> float:
-    """Return the requests per second of the model itself, one after the other."""
+def processor(process: int) -> float:
+    """Return the processor time of a process in seconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
+def direct(model: Any, batch: Any, seconds: float) -> tuple[float, float]:
+    """Return the calls per second of the model itself, one after the other, and their processor time."""
     import torch
 
-    done, start = 0, time.perf_counter()
+    done, start, used = 0, time.perf_counter(), time.process_time()
     with torch.no_grad():
         while time.perf_counter() - start < seconds:
             model(batch.x, batch.edge_index, batch.batch)
             done += 1
-    return done / (time.perf_counter() - start)
+    return done / (time.perf_counter() - start), (time.process_time() - used) / done
 
 
 async def load(url: str, body: bytes, clients: int, seconds: float) -> tuple[list[float], int]:
@@ -79,7 +86,7 @@ def measure(clients: int, seconds: float) -> dict[str, Any]:
     model = invgnn.new_model(task, "GIN", seed=0).eval()
     batch = Batch.from_data_list(task.data[:GRAPHS])
     body = json.dumps(OpenInference().encode(graphs_of(batch), "load")).encode()
-    alone = direct(model, batch, 2.0)
+    alone, each = direct(model, batch, 2.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.model"
         invgnn.save_model(path, model)
@@ -89,9 +96,9 @@ def measure(clients: int, seconds: float) -> dict[str, Any]:
             assert server.stderr is not None
             url = re.search(r"http://\S+", server.stderr.readline()).group()  # type: ignore[union-attr]
             asyncio.run(load(url, body, clients, 2.0))  # warm
-            before = resident(server.pid)
+            before, used = resident(server.pid), processor(server.pid)
             found, failures = asyncio.run(load(url, body, clients, seconds))
-            after = resident(server.pid)
+            after, used = resident(server.pid), processor(server.pid) - used
         finally:
             server.terminate()
             server.communicate()
@@ -107,6 +114,8 @@ def measure(clients: int, seconds: float) -> dict[str, Any]:
         "requests per second": round(rate, 1),
         "direct calls per second": round(alone, 1),
         "ratio": round(rate / alone, 3),
+        "server processor ms per request": round(1000 * used / len(found), 2),
+        "direct processor ms per call": round(1000 * each, 2),
         "memory before MB": round(before),
         "memory after MB": round(after),
     }

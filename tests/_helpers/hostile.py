@@ -139,6 +139,37 @@ class Server(BaseHTTPRequestHandler):
             return self.reply(b"%%%")
         return self.good(request, keys, rows, number)
 
+    def busy_on_carriers(self, request, keys, rows, number):
+        if any(type(self).table[key][-1] == "carrier" for key in keys):
+            return self.reply({"error": "busy"}, 503, retry_after=0)
+        return self.good(request, keys, rows, number)
+
+    def redirects_carriers(self, request, keys, rows, number):
+        if any(type(self).table[key][-1] == "carrier" for key in keys):
+            return self.reply({}, 307, location=self.table["elsewhere"])
+        return self.good(request, keys, rows, number)
+
+    def surrogates_on_carriers(self, request, keys, rows, number):
+        if any(type(self).table[key][-1] == "carrier" for key in keys):
+            out = {
+                "name": "label",
+                "datatype": "BYTES",
+                "shape": [len(rows)],
+                "data": ["\ud800"] * len(rows),
+            }
+            return self.reply({"outputs": [out]})
+        return self.good(request, keys, rows, number)
+
+    def odd_names_on_carriers(self, request, keys, rows, number):
+        if any(type(self).table[key][-1] == "carrier" for key in keys):
+            return self.reply({"outputs": [{"name": [], "shape": [10**6] * 10**4, "data": []}]})
+        return self.good(request, keys, rows, number)
+
+    def busy_for_a_while(self, request, keys, rows, number):
+        if 4 <= number < 12:
+            return self.reply({"error": "busy"}, 429, retry_after=0)
+        return self.good(request, keys, rows, number)
+
     def refuses_carriers(self, request, keys, rows, number):
         if any(type(self).table[key][-1] == "carrier" for key in keys):
             return self.reply({"error": "policy"}, 403)

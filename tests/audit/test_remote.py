@@ -212,13 +212,33 @@ def test_the_top_label_alone(remote_mark, server, endpoint):
     assert verdict.status == "owned"
 
 
-@pytest.mark.parametrize("behaviour", ["refuses carriers", "garbage on carriers"])
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        *("refuses carriers", "garbage on carriers", "busy on carriers", "redirects carriers"),
+        *("surrogates on carriers", "odd names on carriers"),
+    ],
+)
 def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, behaviour, tmp_path):
-    with server(behaviour=behaviour) as (url, _, _):
-        verdict = invgnn.verify(endpoint(url, attempts=1, batch=1), remote_mark, access="logits")
+    path = tmp_path / "a.jsonl"
+    with (
+        server("innocent") as (safe, _, log),
+        server(behaviour=behaviour, elsewhere=safe) as (url, _, _),
+    ):
+        held = endpoint(url, attempts=1, batch=1, journal=path)
+        verdict = invgnn.verify(held, remote_mark, access="logits")
     assert verdict.status == "inconclusive"
     assert verdict.refused["carriers"] == 128
     assert verdict.refused["ordinary"] == 0
+    assert not questions(log), "a redirect was followed"
+    assert path.stat().st_size < 400_000  # long messages of a server are cut
+
+
+def test_a_server_that_is_busy_for_a_while_is_asked_again(remote_mark, server, endpoint):
+    with server(behaviour="busy for a while") as (url, _, _):
+        verdict = invgnn.verify(endpoint(url, attempts=2, batch=1), remote_mark, access="logits")
+    assert (verdict.status, verdict.matches) == ("owned", 126)
+    assert verdict.refused is None
 
 
 def test_several_models_are_noticed(remote_mark, server, endpoint):
@@ -418,6 +438,23 @@ def test_a_journal_of_another_audit_is_not_used(remote_mark, audited, endpoint):
         invgnn.verify(
             endpoint("http://127.0.0.1:9/v2/models/x", journal=path), remote_mark, access="logits"
         )
+
+
+def test_a_journal_of_another_model_at_the_same_address_is_not_used(
+    remote_mark, server, endpoint, tmp_path
+):
+    """The query of an address may choose the model. It is not shown, but it belongs to the record."""
+    path = tmp_path / "a.jsonl"
+    with server() as (url, _, _):
+        held = endpoint(f"{url}?model=a&key=hush", journal=path)
+        first = invgnn.verify(held, remote_mark, access="logits")
+        assert "hush" not in path.read_text()
+        with pytest.raises(FileError, match=r"another audit.*query"):
+            invgnn.verify(endpoint(f"{url}?model=b&key=hush", journal=path), remote_mark, access="logits")
+        with pytest.raises(FileError, match=r"another audit.*query"):
+            invgnn.verify(endpoint(url, journal=path), remote_mark, access="logits")
+    again = invgnn.verify(invgnn.Transcript.load(path), remote_mark, access="logits")
+    assert again.log10_p == first.log10_p
 
 
 def test_a_journal_that_cannot_be_written(endpoint, tmp_path, remote_mark, server):

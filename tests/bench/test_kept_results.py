@@ -21,7 +21,8 @@ PAGES = {
     "benchmarks/own_models": "results/own-models",
     "studies/forgers": "results/appendix/forgeries",
     "studies/channel": "results/score-channel",
-    "studies/stealth": "results/stealth",
+    "studies/stealth": "results/appendix/stealth",
+    "studies/stealth_price": "results/stealth",
 }
 
 

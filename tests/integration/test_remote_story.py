@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from _helpers.servers import forked
+import invgnn
+from _helpers.servers import forked, served
+from invgnn.audit.remote.journal import Journal
 from invgnn.cli import app
+from invgnn.errors import EndpointError
 from invgnn.nn.backbones import GIN
+from invgnn.nn.model_file import load_model
+from invgnn.secret import Secret
 from invgnn.serve.app import make_app
 from invgnn.serve.settings import Returned
 
@@ -30,6 +35,56 @@ def test_the_example(monkeypatch, capsys):
     assert whole.status == resumed.status == "owned"
     assert resumed.audit["sent"] < 300  # answers from before the crash were not asked again
     assert "cannot be reached" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A mark, and the files of a marked and of an unmarked model."""
+    folder = tmp_path_factory.mktemp("models")
+    task = invgnn.load_task("BA-2motif")
+    mark = invgnn.Watermark.draw(
+        Secret(bytes(range(32))), task.data, access=("logits", "labels"), classes=task.num_classes
+    )
+    for name, what in {"marked": mark, "unmarked": None}.items():
+        model = invgnn.new_model(task, "GIN", seed=0)
+        invgnn.train(model, task, what, epochs=40 if what else 5)
+        invgnn.save_model(folder / f"{name}.model", model)
+    return mark, folder
+
+
+@pytest.mark.story
+@pytest.mark.filterwarnings("ignore::invgnn.errors.InvgnnWarning")
+@pytest.mark.parametrize("access", ["logits", "labels"])
+@pytest.mark.parametrize("name", ["marked", "unmarked"])
+def test_the_same_verdicts_over_http_as_in_process(models, access, name, tmp_path):
+    """Two models, two levels, all questions or few, and a server that is killed in the middle."""
+    mark, folder = models
+    file = folder / f"{name}.model"
+    serve = ("--model", file)
+    here = invgnn.verify(load_model(file), mark, access=access)
+    assert here.status == ("owned" if name == "marked" else "not shown")
+    with served(*serve) as (_, url):
+        whole = invgnn.verify(invgnn.Endpoint(url), mark, access=access)
+        for how in ("betting", "sprt"):
+            few = invgnn.Sequential(how, bits=20)
+            brief = invgnn.verify(invgnn.Endpoint(url), mark, access=access, sequential=few)
+            assert (brief.p <= 1e-6) == (here.p <= 1e-6), how
+            assert brief.audit["carriers"] < 128 or name == "unmarked", how
+    # A second server is killed after the first answers. Another one takes its place.
+    path = tmp_path / "a.jsonl"
+    with served(*serve) as (child, url):
+        endpoint = invgnn.Endpoint(url, journal=path, attempts=2, backoff=0.01)
+        with pytest.raises(EndpointError, match="cannot be reached"):
+            invgnn.verify(endpoint, mark, access=access, progress=lambda _: child.kill())
+        child.wait(10)
+    before = Journal(path).sent
+    with served(*serve, port=int(url.split(":")[2].split("/")[0])) as (_, again):
+        assert again == url
+        resumed = invgnn.verify(invgnn.Endpoint(url, journal=path), mark, access=access)
+    for there in (whole, resumed):
+        assert (there.status, there.matches, there.ones) == (here.status, here.matches, here.ones)
+    assert 0 < before < 200
+    assert resumed.audit["sent"] < before + 200  # what was answered is not asked again
 
 
 def run(*arguments, code):

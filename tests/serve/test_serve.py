@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import threading
 import time
+from contextlib import suppress
 
 import httpx
 import numpy as np
@@ -24,6 +26,7 @@ from invgnn.cli import app
 from invgnn.nn.backbones import GIN
 from invgnn.nn.forward import to_batch
 from invgnn.nn.model_file import save_model
+from invgnn.serve import run
 from invgnn.serve.app import make_app
 from invgnn.serve.settings import Limits, Returned
 
@@ -279,6 +282,32 @@ def test_a_request_that_never_arrives_is_ended(model):
         await asyncio.sleep(5)
 
     assert infer(app, b"", content=dripping()).status_code == 408
+
+
+def test_a_head_that_never_arrives_is_ended(model, monkeypatch):
+    monkeypatch.setattr(run, "IDLE", 0.3)
+    with run.serving(make_app(model)) as base:
+        port = int(base.rsplit(":", 1)[1])
+
+        def received(*parts):
+            """All that the server sends before it closes; parts are sent a tenth of a second apart."""
+            found = b""
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as held, suppress(OSError):
+                for part in parts:
+                    held.sendall(part)
+                    time.sleep(0.1)
+                while part := held.recv(1000):
+                    found += part
+                return found
+            return found  # the server closed the connection while parts were sent
+
+        start = time.monotonic()
+        assert received() == b""  # not a byte
+        assert received(b"GET /v2/health/live HTT") == b""  # stops in the middle
+        assert received(*(bytes([one]) for one in b"GET /v2/health/live HTTP/1.1")) == b""  # too slow
+        assert time.monotonic() - start < 15  # no connection was left to the time-out of the client
+        assert b"live" in received(b"GET /v2/health/live HTTP/1.1\r\n", b"host: a\r\n\r\n")
+        assert httpx.get(f"{base}/v2/health/live").json() == {"live": True}
 
 
 APP = make_app(GIN(3, 8, 3, 2), limits=Limits(seconds=20))

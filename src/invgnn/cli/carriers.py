@@ -97,6 +97,14 @@ def carriers(
             "also harder to embed.",
         ),
     ] = 3,
+    stealth: Annotated[
+        bool,
+        typer.Option(
+            "--stealth",
+            help="Draw carriers that a server can hardly tell from ordinary queries. Such marks are weaker "
+            "and cost more accuracy. Decides --donors, --size-quantile and --delta.",
+        ),
+    ] = False,
     score_channel: Annotated[
         str | None,
         typer.Option(
@@ -130,10 +138,15 @@ def carriers(
     Writes the mark to FILE, encrypted with the passphrase of the secret, and prints the sizes of the
     carriers and the number of rejected candidates.
     """
+    from invgnn.errors import ParameterError
     from invgnn.secret import Secret
 
     one_of(task, data)
     features = _features(score_channel)
+    if stealth and (size_quantile, delta, donors) != (0.25, 0.1, 3):
+        raise ParameterError(
+            "--stealth decides --donors, --size-quantile and --delta", "leave these out, or --stealth"
+        )
     check_output(output, overwrite)
     beside = output.with_name(f"{output.name}.token")
     if tsa is not None:
@@ -157,7 +170,10 @@ def carriers(
         "key": cast("Key", key),
         "statistic": statistic,
         "score_channel": features,
-        "sampler": Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
+        "stealth": stealth,
+        "sampler": None
+        if stealth
+        else Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
     }
     graphs = load_data(str(data)) if loaded is None else loaded.data
     with progress("drawing carriers", m) as tick:

@@ -13,9 +13,12 @@ from typing import Any
 import uvicorn
 
 from invgnn.errors import ParameterError
+from invgnn.serve.connection import TimedConnection
 
 GRACE = 10
 """Seconds that requests get to end when the server stops."""
+IDLE = 30
+"""Seconds until the head of a request must have arrived."""
 
 
 def run_app(app: Any, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -31,9 +34,7 @@ def run_app(app: Any, host: str, port: int, ready: Callable[[str], None]) -> Non
         ParameterError: If the port cannot be opened.
     """
     held = _listen(host, port)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, timeout_keep_alive=30
-    )
+    config = _config(app, timeout_graceful_shutdown=GRACE)
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         shown = f"[{host}]" if ":" in host else host
@@ -57,7 +58,7 @@ def serving(app: Any) -> Iterator[str]:
         The base URL.
     """
     held = _listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    server = uvicorn.Server(_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [held]}, name="server")
     thread.start()
     try:
@@ -68,6 +69,12 @@ def serving(app: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         held.close()
+
+
+def _config(app: Any, **more: Any) -> uvicorn.Config:
+    """Return the settings of a server."""
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False}
+    return uvicorn.Config(app, http=TimedConnection, timeout_keep_alive=IDLE, **quiet, **more)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from invgnn.checks import check_flag
 from invgnn.concealed import conceal
 from invgnn.errors import FileError, InvgnnError, ParameterError
 from invgnn.nn.forward import Forward
@@ -20,6 +21,7 @@ from invgnn.watermark.drawing import draw_parts, untyped
 from invgnn.watermark.mark_file import pack, unpack
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.stealth import stealth_settings
 from invgnn.watermark.trainable import Trainable
 from invgnn.watermark.transforms import Transform
 
@@ -64,6 +66,7 @@ class Watermark(Trainable):
         sampler: Sampler | None = None,
         score_channel: int | Literal["auto"] | None = None,
         recipe: Recipe | None = None,
+        stealth: bool = False,
         tensors: Collection[str] | None = None,
         transform: Transform | None = None,
         forward: Forward | None = None,
@@ -97,6 +100,8 @@ class Watermark(Trainable):
             score_channel: Number of public features of a score channel; `auto` for one for every 20 inputs,
                 at most 128; None for no score channel.
             recipe: The settings of the embedding.
+            stealth: Draw carriers that a server can hardly tell from ordinary inputs. Such marks are weaker
+                and cost more accuracy; the page on stealth has the figures. It chooses `sampler`.
             tensors: Names of the tensors that carriers get beside `x`; by default all that have one row per
                 node, edge or graph. `()` for none.
             transform: A PyG transform that the model's inputs pass through, such as a positional encoding.
@@ -118,6 +123,9 @@ class Watermark(Trainable):
             DataError: If the data are not graphs of a task.
             ParameterError: If an argument is outside its limits.
         """
+        check_flag("stealth", stealth)
+        if stealth:
+            sampler, recipe = stealth_settings(sampler, recipe)
         data, sampler, forward = untyped(data, sampler, forward)
         parts = draw_parts(
             secret,

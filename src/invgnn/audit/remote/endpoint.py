@@ -16,7 +16,7 @@ import numpy as np
 from invgnn.audit.remote.journal import Journal, question_digest
 from invgnn.audit.remote.mapping import JsonMapping
 from invgnn.audit.remote.reply import Reply, graphs_of, stacked
-from invgnn.audit.remote.transport import RESUME, Pace, Refused, Transport
+from invgnn.audit.remote.transport import RESUME, Pace, Refused, Transport, TurnedAway
 from invgnn.audit.remote.wire import OpenInference, Wire, parsed
 from invgnn.checks import check_number, check_whole
 from invgnn.errors import BudgetError, EndpointError, ParameterError, SuspectError
@@ -191,6 +191,7 @@ class Endpoint:
         )
         found: list[Reply | None] = [None] * len(graphs)
         refused: list[int] = []
+        later: set[int] = set()
         pace = Pace()
         async with self.transport.client() as client:
             while todo:
@@ -202,10 +203,13 @@ class Endpoint:
                         chosen, await self._one(client, pace, part, names), strict=True
                     ):
                         found[place] = reply
-                except Refused as error:
+                except (Refused, TurnedAway) as error:
                     self._failed(error, pace, len(chosen))
                     if len(chosen) > 1:
                         todo.extendleft(np.array_split(chosen, 2)[::-1])
+                    elif isinstance(error, TurnedAway) and int(chosen[0]) not in later:
+                        later.add(int(chosen[0]))  # it may have been busy: asked once more, after others
+                        todo.append(chosen)
                     else:
                         found[chosen[0]] = Reply(None, error.message)
                         refused.append(int(chosen[0]))
@@ -246,9 +250,15 @@ class Endpoint:
         """Whether the server has answered any question."""
         return any(line["type"] == "replies" for line in self.journal.lines)
 
-    def _failed(self, error: Refused, pace: Pace, graphs: int) -> None:
-        """Count a request that failed; give up after too many in a row."""
+    def _failed(self, error: Refused | TurnedAway, pace: Pace, graphs: int) -> None:
+        """Count a request that failed; give up after too many in a row.
+
+        A server that has answered others may pretend to be busy, or redirect, where a graph looks like a
+        carrier: that counts as a refusal.
+        """
         self.journal.append({"type": "failure", "sent": pace.sent * graphs, "requests": pace.sent})
+        if isinstance(error, TurnedAway) and not self._answered:
+            raise error
         self._streak += 8 if error.late else 1
         if error.status in SETTINGS and not self._answered:
             raise EndpointError(f"{self.shown} refuses requests ({error.message})", error.advice)

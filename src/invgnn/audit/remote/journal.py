@@ -86,8 +86,9 @@ class Journal:
         elif self.plan != json.loads(canonical_json(plan)):
             differ = sorted(k for k in {*plan, *self.plan} if plan.get(k) != self.plan.get(k))
             raise FileError(
-                f"{self.path} belongs to another audit; these settings differ: {', '.join(differ)}",
-                "repeat the command with the same settings, or give a new file",
+                f"{self.path or 'this endpoint'} belongs to another audit; these settings differ: "
+                f"{', '.join(differ)}",
+                "repeat the command with the same settings, or give a new file (a new Endpoint)",
             )
 
     def take(self, digest: str) -> Reply | None:
@@ -186,14 +187,17 @@ def signed_message(head: str) -> bytes:
 def checked_lines(data: bytes, name: str) -> Iterator[dict[str, Any]]:
     """Yield the lines of a journal, and check form and chain.
 
+    A line is the canonical JSON of its content, so that no two files with one chain read differently.
+
     Raises:
         FileError: If a line was altered, added, removed or moved.
     """
     chain, expected = hashlib.sha256(MEDIA_TYPE.encode()).hexdigest(), "plan"
-    for number, raw in enumerate(data.splitlines(), 1):
+    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], 1):
         try:
             line: Any = json.loads(raw) if len(raw) <= LONGEST_LINE else None
             sound = _is_line(line, expected) and line["chain"] == _chained(chain, line)
+            sound = sound and raw == canonical_json(line)
         except (ValueError, KeyError, TypeError, RecursionError, InvgnnError):
             sound = False
         if not sound:

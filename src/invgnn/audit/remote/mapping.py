@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 from invgnn.audit.remote.reply import Reply, split_rows
 from invgnn.checks import check_whole
@@ -145,6 +144,14 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
+def _real(value: int) -> float:
+    """Return a whole number as a score; infinite, so that it counts as refused, if it is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def _entry(value: Any, alone: bool) -> Any:
     """Return the answer to one graph as a list: scores by name in the order of names, a label alone."""
     if isinstance(value, dict):
@@ -152,5 +159,5 @@ def _entry(value: Any, alone: bool) -> Any:
     if isinstance(value, bool | int | str) and alone:
         return [value]
     if isinstance(value, list) and value and all(type(one) is int for one in value):
-        return np.array([value], dtype=np.float64).tolist() if len(value) > 1 else value
+        return [[_real(one) for one in value]] if len(value) > 1 else value
     return value

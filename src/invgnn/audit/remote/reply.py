@@ -34,7 +34,7 @@ class Reply:
     def record(self) -> dict[str, Any]:
         """Return the reply as JSON values; a score that is not finite is null."""
         if self.rows is None:
-            return {"refused": self.refusal}
+            return {"refused": self.refusal[:LONGEST_LABEL]}
         if self.rows.dtype.kind == "f":
             return {"scores": [[v if np.isfinite(v) else None for v in row] for row in self.rows.tolist()]}
         return {"labels": self.rows.tolist()}
@@ -87,7 +87,8 @@ def as_rows(value: Any) -> NDArray[Any]:
 
 
 def _check_texts(value: Any) -> None:
-    """Refuse long or nested texts, for each of which numpy would reserve the size of the longest one.
+    """Refuse long or nested texts, for each of which numpy would reserve the size of the longest one, and
+    texts that no file can hold.
 
     Raises:
         SuspectError: If there are such texts.
@@ -96,6 +97,10 @@ def _check_texts(value: Any) -> None:
     nested = any(isinstance(one, str) for row in rows if isinstance(row, list) for one in row)
     if nested or any(isinstance(row, str) and len(row) > LONGEST_LABEL for row in rows):
         raise SuspectError("a label is too long, or nested", "return one short name of a class per graph")
+    try:
+        "".join(row for row in rows if isinstance(row, str)).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+        raise SuspectError("a label is no Unicode text", "return names of classes in UTF-8") from None
 
 
 def split_rows(value: Any, graphs: Shown) -> list[Reply]:

@@ -250,7 +250,10 @@ def _plan(source: Source, mark: Watermark, settings: dict[str, Any]) -> dict[str
     if isinstance(source, Endpoint):
         asked = {"endpoint": source.shown, "form": source.wire.record(), "batch": source.batch}
         asked |= {"decoys": source.decoys, "repeats": source.repeats}
+        if source.transport.query_digest is not None:
+            asked["query"] = source.transport.query_digest
     else:
-        names = ("endpoint", "form", "batch", "decoys", "repeats")
-        asked = {name: (source.journal.plan or {}).get(name) for name in names}
+        plan = source.journal.plan or {}
+        asked = {name: plan.get(name) for name in ("endpoint", "form", "batch", "decoys", "repeats")}
+        asked |= {"query": plan["query"]} if "query" in plan else {}
     return {"mark": mark.digest, **asked, **settings}

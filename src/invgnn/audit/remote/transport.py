@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from invgnn.checks import check_number, check_whole
 from invgnn.concealed import conceal
 from invgnn.errors import EndpointError, ParameterError, SuspectError
+from invgnn.storage import encoding
 
 if TYPE_CHECKING:
     import httpx
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 AGAIN = {408, 425, 429, 502, 503, 504}
 """Statuses of a server that may answer later."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+"""Names of headers."""
+OWN_HEADERS = {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+"""Headers that only the client itself sets."""
 LONGEST_WAIT = 60.0
 """Most seconds between two attempts."""
 
@@ -40,8 +46,17 @@ class Refused(SuspectError):
         self.status, self.late = status, late
 
 
-class Redirected(EndpointError):
-    """The server answers with the address of another one."""
+class TurnedAway(EndpointError):
+    """The server answers that it is not available, or with the address of another one.
+
+    Attributes:
+        status: Status of the response.
+        late: Always False: there was a response in time.
+    """
+
+    def __init__(self, message: str, advice: str, status: int) -> None:
+        super().__init__(message, advice)
+        self.status, self.late = status, False
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,11 @@ class Transport:
 
     def __post_init__(self) -> None:
         check_url(self.url, self.insecure_http)
+        for name in self.headers:
+            if type(name) is not str or not HEADER.fullmatch(name) or name.lower() in OWN_HEADERS:
+                raise ParameterError(
+                    f"{str(name)[:60]!r} cannot be the name of a header", "use for example X-Api-Key"
+                )
         check_whole("attempts", self.attempts, 1, 100)
         check_whole("most_bytes", self.most_bytes, 1, 1 << 30)
         for name in ("timeout", "backoff", *(() if self.rate is None else ("rate",))):
@@ -86,6 +106,12 @@ class Transport:
     def shown(self) -> str:
         """The address without its query, which may hold a key."""
         return urlunsplit(urlsplit(self.url)._replace(query="", fragment=""))
+
+    @property
+    def query_digest(self) -> str | None:
+        """The digest of the query, which may choose one of several models; None without one."""
+        query = urlsplit(self.url).query
+        return encoding.digest("invgnn/query/1", query) if query else None
 
     def client(self) -> httpx.AsyncClient:
         """Return a client. It follows no redirect, uses no proxy and no compression."""
@@ -121,7 +147,8 @@ class Transport:
 
         Raises:
             Refused: If the server answers with an error, with garbage every time, or not in time.
-            EndpointError: If the server cannot be reached, or redirects.
+            TurnedAway: If the server redirects, or is not available in any attempt.
+            EndpointError: If the server cannot be reached.
         """
         library, last = httpx_library(), SuspectError("it was not asked")
         for attempt in range(attempts):
@@ -130,7 +157,7 @@ class Transport:
             await pace.turn(self.rate)
             try:
                 return read(await asyncio.wait_for(self._exchange(client, pace, body), self.timeout))
-            except (Refused, Redirected):
+            except Refused:
                 raise
             except (library.ConnectError, library.ConnectTimeout, library.InvalidURL) as error:
                 last = EndpointError(f"{self.shown} cannot be reached ({type(error).__name__})", RESUME)
@@ -138,8 +165,10 @@ class Transport:
                 last = Refused("no answer in time", late=True)
                 if attempt:
                     break
-            except EndpointError as error:
+            except TurnedAway as error:
                 last = error
+                if error.status not in AGAIN:
+                    break
             except (SuspectError, library.HTTPError, OSError) as error:
                 last = Refused(error.message if isinstance(error, SuspectError) else type(error).__name__)
         raise last
@@ -162,13 +191,14 @@ class Transport:
         """Return the body of a response, or raise the error that its status stands for."""
         status = response.status_code
         if 300 <= status < 400:
-            raise Redirected(
+            raise TurnedAway(
                 f"{self.shown} redirects to another address, which is refused (status {status})",
                 "check where it leads, and give that address if you trust it",
+                status,
             )
         if status in AGAIN:
             pace.asked_to_wait = _seconds(response.headers.get("retry-after", ""))
-            raise EndpointError(f"{self.shown} is not available (status {status})", RESUME)
+            raise TurnedAway(f"{self.shown} is not available (status {status})", RESUME, status)
         if 400 <= status < 500:
             raise Refused(f"status {status}", status)
         if status != 200:

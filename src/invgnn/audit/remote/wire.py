@@ -65,8 +65,9 @@ class OpenInference:
             )
         if value.get("id") not in (None, "", number):
             raise SuspectError("the response belongs to another request", "answer every request in turn")
-        named = {one.get("name"): one for one in value["outputs"] if isinstance(one, dict)}
-        chosen = next((named[name] for name in OUTPUTS if name in named), next(iter(named.values()), None))
+        outputs = [one for one in value["outputs"] if isinstance(one, dict)]
+        named = {one["name"]: one for one in outputs if isinstance(one.get("name"), str)}
+        chosen = next((named[name] for name in OUTPUTS if name in named), next(iter(outputs), None))
         if chosen is None:
             raise SuspectError("the response has no output", "return one tensor of scores or labels")
         return split_rows(_shaped(chosen), graphs)
@@ -91,7 +92,9 @@ def _shaped(tensor: dict[str, Any]) -> Any:
     if any(isinstance(value, list) for value in data):
         return data
     if len(data) != int(np.prod(shape, dtype=object)):
-        raise SuspectError(f"an output of shape {shape} has {len(data)} numbers", "return all numbers")
+        raise SuspectError(
+            f"an output of shape {str(shape)[:60]} has {len(data)} numbers", "return all numbers"
+        )
     width = len(data) // shape[0] if shape[0] else 0
     if len(shape) == 1 or not width:
         return data
