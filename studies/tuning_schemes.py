@@ -1,10 +1,15 @@
-"""Tune every scheme of the comparison with the same budget, on validation data of seeds 1 to 3.
+"""Tune every scheme of the comparison with the same budget, on validation data of seeds 1 and 2.
 
     make tuning-schemes      # rows in benchmarks/results/tuning_schemes.csv
 
-Four settings per scheme, ours included. Of the settings whose validation accuracy is within one point of
-the scheme's best, the one with the highest share of right answers is chosen. Test data are not used, and
-these seeds are not reported elsewhere. The chosen settings are the defaults of the schemes.
+16 trials per scheme, ours included: four settings on Cora and four on PROTEINS, each with two seeds. WGLE and
+EXPL do not serve PROTEINS. They have four settings on Photo and four on PubMed instead, with one seed. For
+EXPL these include the two settings that its authors publish for these data.
+
+Of the settings whose mean validation accuracy is close to the scheme's best, the one with the highest share
+of right answers is chosen. Close means within one point, and within three on PROTEINS, where the standard
+error of a mean over two splits of 111 graphs is three points. Test data are not used, and these seeds are
+not reported elsewhere. The chosen settings are in `src/invgnn/schemes/settings.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +23,13 @@ from invgnn.bench.markdown import table
 from invgnn.bench.script import run_benchmark
 from invgnn.storage.tables import read_rows
 
-SETTINGS = {"Cora/GCN": "node", "PROTEINS/GIN": "graph"}
-SEEDS = (1, 2, 3)
+SEEDS = {
+    "PROTEINS/GIN": (1, 2),
+    "Cora/GCN": (1, 2),
+    "Photo/GraphSAGE": (1,),
+    "PubMed/GraphSAGE": (1,),
+}
+"""The tasks, and the seeds of each."""
 GRID: dict[str, dict[str, tuple[str, ...]]] = {
     "COS": {
         "node": (
@@ -56,35 +66,48 @@ GRID: dict[str, dict[str, tuple[str, ...]]] = {
             *("weight=100 margin=0.01 least=16", "weight=300 margin=0.03 least=16"),
             *("weight=100 margin=0.01 least=48", "weight=300 margin=0.03 least=48"),
         ),
-        "graph": (),  # refuses PROTEINS, which has 3 features
+        "large": (
+            *("weight=100 margin=0.01 least=16", "weight=100 margin=0.01 least=48"),
+            "weight=100 margin=0.01 least=16 longer=3 rate=0.02",  # the authors' for Photo
+            "weight=70 margin=0.1 least=16 longer=2 rate=0.5",  # the authors' for PubMed
+        ),
     },
     "WGLE": {
         "node": (
             *("weight=1 margin=0.5", "weight=1 margin=0.2"),
             *("weight=0.3 margin=0.2", "weight=0.1 margin=0.2"),
         ),
-        "graph": (),  # not defined by its authors
+        "large": (
+            *("weight=1 margin=0.5", "weight=1 margin=0.2"),
+            *("weight=0.3 margin=0.2", "weight=0.1 margin=0.2"),
+        ),
     },
     "Published": {
         "node": ("beta=1 gap=0", "beta=10 gap=0", "beta=1 gap=0.25", "beta=10 gap=0.25"),
-        "graph": ("beta=1 gap=0", "beta=10 gap=0", "beta=1 gap=0.25", "beta=10 gap=0.25"),
+        "graph": (
+            *("beta=1 gap=0.25", "beta=10 gap=0.25"),
+            *("beta=10 gap=0.25 presentations=700", "beta=10 gap=0 presentations=700"),
+        ),
     },
     "Keyed": {
         "node": ("beta=1", "beta=0.5", "beta=2", "after_task=140"),
         "graph": ("beta=1", "beta=0.5", "beta=2", "presentations=700"),
     },
 }
-POINTS = 0.01
-"""How far below the best validation accuracy of its scheme a setting may be."""
+RECIPE = {"beta", "after_task", "presentations"}
+"""Settings of the embedding of our own marks, which the paper's scheme shares."""
+POINTS = {"PROTEINS/GIN": 0.03}
+"""How far below the best validation accuracy of its scheme a setting may be, if not one point."""
 PATH = Path(__file__).parents[1] / "benchmarks" / "results" / "tuning_schemes.csv"
 
 
 def grid() -> Iterator[dict[str, Any]]:
     """Yield all trials: seeds in turn, so that an unfinished run is balanced."""
-    for seed in SEEDS:
-        for setting, level in SETTINGS.items():
+    kinds = {"PROTEINS/GIN": "graph", "Cora/GCN": "node"}
+    for seed in (1, 2):
+        for setting, seeds in SEEDS.items():
             for scheme, levels in GRID.items():
-                for values in levels[level]:
+                for values in levels.get(kinds.get(setting, "large"), ()) if seed in seeds else ():
                     yield {"setting": setting, "scheme": scheme, "values": values, "seed": seed}
 
 
@@ -95,8 +118,10 @@ def made(scheme: str, values: str) -> Any:
 
     pairs = (pair.partition("=") for pair in values.split())
     given: dict[str, Any] = {name: float(v) if "." in v else int(v) for name, _, v in pairs}
-    if scheme == "Keyed":
-        given = {"recipe": Recipe(**given)}
+    own = {"beta"} if scheme == "Published" else set()
+    recipe = {name: given.pop(name) for name in RECIPE - own if name in given}
+    if scheme in ("Keyed", "Published"):
+        given["recipe"] = Recipe(**recipe)
     return getattr(schemes, scheme)(**given)
 
 
@@ -125,7 +150,8 @@ def chosen(rows: list[dict[str, str]]) -> str:
     scores = {values: mean(float(r["val_accuracy"]) for r in part) for values, part in parts.items()}
     right = {v: mean(int(r["matches"]) / int(r["asked"]) for r in part) for v, part in parts.items()}
     best = max(scores.values())
-    return max((v for v in parts if scores[v] >= best - POINTS), key=lambda v: (right[v], scores[v]))
+    close = best - POINTS.get(rows[0]["setting"], 0.01)
+    return max((v for v in parts if scores[v] >= close), key=lambda v: (right[v], scores[v]))
 
 
 def summary() -> str:

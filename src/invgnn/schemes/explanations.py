@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import Found, Mark, Scheme
 from invgnn.secret import Secret, Stream
 from invgnn.stats.evidence import empirical_p, evidence_of
+from invgnn.training.fitting import FitOptions, History, Progress
 from invgnn.training.tasks import Task
 
 SETS = 4
@@ -67,6 +68,8 @@ class ExplanationMark(Mark):
         tuples: Random T-tuples of sets for the empirical null.
         weight: Weight of the loss (the authors' r).
         margin: How large signed coefficients should be (their epsilon).
+        longer: How many times as many epochs it trains for.
+        rate: Factor of the learning rate.
     """
 
     questions: Questions
@@ -76,7 +79,23 @@ class ExplanationMark(Mark):
     tuples: Ints
     weight: float
     margin: float
+    longer: int = 1
+    rate: float = 1.0
     projected = True
+
+    def train(
+        self, model: nn.Module, task: Task, options: FitOptions, progress: Progress | None = None
+    ) -> History:
+        """Train a model with the mark, in place, with epochs and learning rate of its own.
+
+        Args:
+            model: The model; left in evaluation mode.
+            task: The task.
+            options: Settings of the run.
+            progress: Called after every epoch.
+        """
+        own = replace(options, epochs=self.longer * options.epochs, lr=self.rate * options.lr)
+        return super().train(model, task, own, progress)
 
     @cached_property
     def _inputs(self) -> Any:
@@ -161,12 +180,16 @@ class EXPL(Scheme):
         margin: How large signed coefficients should be (their epsilon).
         share: Size of a set relative to the training inputs.
         least: Smallest size of a set.
+        longer: How many times as many epochs it trains for.
+        rate: Factor of the learning rate.
     """
 
     weight: float = 300.0
     margin: float = 0.03
     share: float = 0.005
     least: int = 48
+    longer: int = 1
+    rate: float = 1.0
     name = "EXPL"
     source = "Downer, Wang and Wang, Watermarking Graph Neural Networks via Explanations, 2025"
 
@@ -229,7 +252,9 @@ class EXPL(Scheme):
         bits = secret.derive("schemes/expl/bits", private.digest()).balanced(marked)
         questions = Questions.of(private, task, secret.derive("schemes/expl/ordinary"))
         tuples = _tuples(secret.derive("schemes/expl/tuples"), len(sets))
-        return ExplanationMark(questions, rows, chosen, bits, tuples, self.weight, self.margin)
+        return ExplanationMark(
+            questions, rows, chosen, bits, tuples, self.weight, self.margin, self.longer, self.rate
+        )
 
 
 def shown_sets(task: Task, sets: Sequence[Ints]) -> tuple[Graphs, list[Tensor]]:
