@@ -23,6 +23,7 @@ from invgnn.schemes.explanation import mark_size, match_index, output_kernel, so
 from invgnn.schemes.features import task_features
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import Found, Mark, Scheme
+from invgnn.schemes.settings import tuned
 from invgnn.secret import Secret, Stream
 from invgnn.stats.evidence import empirical_p, evidence_of
 from invgnn.training.fitting import FitOptions, History, Progress
@@ -212,6 +213,15 @@ class EXPL(Scheme):
             )
         sets = self.draw_sets(secret.derive("schemes/expl/sets"), task)
         return self.on_sets(secret, task, sets, size.marked + size.marked % 2)
+
+    def suited(self, model: nn.Module, task: Task) -> EXPL:
+        """Return the scheme with the settings that were tuned for a task.
+
+        Args:
+            model: A model of this architecture.
+            task: Its task.
+        """
+        return tuned(self, EXPL(), task)
 
     def draw_sets(self, draws: Stream, task: Task) -> list[Ints]:
         """Draw the secret sets, and then as many of the other sets as there are inputs for.
