@@ -1,6 +1,6 @@
 """Tune every scheme of the comparison with the same budget, on validation data of a seed of its own.
 
-    make tuning-schemes      # rows in benchmarks/results/tuning_schemes.csv
+    make tuning-schemes      # table in docs/results/appendix/tuning-schemes.md
 
 Seven trials per scheme, ours included, all with seed 1: four settings on Cora and three on PROTEINS. WGLE
 and EXPL do not serve PROTEINS. WGLE has three further settings on Cora instead, EXPL two on Photo and two
@@ -133,7 +133,7 @@ def trial(setting: str, scheme: str, values: str, seed: int) -> list[dict[str, A
 
 def chosen(rows: list[dict[str, str]]) -> str:
     """Return the best of the settings of one scheme on one task."""
-    parts = {values: [r for r in rows if r["values"] == values] for values in {r["values"] for r in rows}}
+    parts = {v: [r for r in rows if r["values"] == v] for v in dict.fromkeys(r["values"] for r in rows)}
     scores = {values: mean(float(r["val_accuracy"]) for r in part) for values, part in parts.items()}
     right = {v: mean(int(r["matches"]) / int(r["asked"]) for r in part) for v, part in parts.items()}
     best = max(scores.values())
@@ -146,12 +146,13 @@ def summary() -> str:
     rows, lines = read_rows(PATH), []
     for setting, scheme in dict.fromkeys((r["setting"], r["scheme"]) for r in rows):
         whole = [r for r in rows if (r["setting"], r["scheme"]) == (setting, scheme)]
-        best = chosen(whole)
+        best = chosen([r for r in whole if r["values"] in GRID[scheme].get(KINDS[setting], ())])
         for values in dict.fromkeys(r["values"] for r in whole):
             part = [r for r in whole if r["values"] == values]
             share = mean(int(r["matches"]) / int(r["asked"]) for r in part)
             accuracy = mean(float(r["val_accuracy"]) for r in part)
             name = f"**{values}**" if values == best else values
+            name += "" if values in GRID[scheme].get(KINDS[setting], ()) else " (not in the grid)"
             lines.append([setting, scheme, name, str(len(part)), f"{accuracy:.1%}", f"{share:.1%}"])
     return table(["setting", "scheme", "settings", "seeds", "validation accuracy", "WM-ACC"], lines, text=3)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from scipy.stats import binomtest, ttest_1samp
 
 from invgnn.bench.script import published
+from invgnn.schemes import suite
+from invgnn.schemes.settings import TUNED
 from invgnn.storage.tables import read_rows
+from invgnn.training.tasks import load_task
 
 PAGES = {
     "benchmarks/false_positives": "results/appendix/false-positives",
@@ -22,6 +28,7 @@ PAGES = {
     "studies/forgers": "results/appendix/forgeries",
     "studies/channel": "results/score-channel",
     "studies/stealth": "results/stealth",
+    "studies/tuning_schemes": "results/appendix/tuning-schemes",
 }
 
 
@@ -107,3 +114,29 @@ def test_false_positive_study_is_reproducible(script, rows):
     ]
     for new, old in zip(again, kept, strict=True):
         assert {k: str(v) for k, v in new.items()} == old
+
+
+def test_schemes_have_the_settings_that_were_tuned(script, rows):
+    study = script("studies/tuning_schemes")
+    kept = [r for r in rows("studies/tuning_schemes") if r["scheme"] != "Keyed"]  # ours has its defaults
+    for setting, scheme in dict.fromkeys((r["setting"], r["scheme"]) for r in kept):
+        grid = study.GRID[scheme][study.KINDS[setting]]
+        tried = [
+            r for r in kept if (r["setting"], r["scheme"]) == (setting, scheme) and r["values"] in grid
+        ]
+        assert {r["values"] for r in tried} == set(grid), (setting, scheme)
+        wanted = study.made(scheme, study.chosen(tried))
+        task = replace(load_task("BA-2motif"), name=setting.partition("/")[0])
+        task = replace(task, level="graph" if task.name == "PROTEINS" else "node")
+        used = next(one for one in suite() if type(one) is type(wanted) and "1e-4" not in one.name)
+        used = used.suited(None, task) if scheme in TUNED else used
+        for name in [pair.partition("=")[0] for pair in study.chosen(tried).split()]:
+            place = "recipe" if name in study.RECIPE and name != "beta" else name
+            assert getattr(used, place) == getattr(wanted, place), (setting, scheme, name)
+
+
+def test_every_scheme_had_the_same_number_of_trials(script):
+    study = script("studies/tuning_schemes")
+    count = Counter(trial["scheme"] for trial in study.grid())
+    assert set(count.values()) == {7, 8}
+    assert {scheme for scheme, trials in count.items() if trials == 8} == {"EXPL"}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from invgnn.training.tasks import Task
+from invgnn.watermark.recipe import Recipe
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TUNED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "COS": {"graph": {"weight": 3.0, "per_step": 32}},
+    "Published": {"graph": {"beta": 10.0, "recipe": Recipe(presentations=700)}},
 }
 """Settings by the class of a scheme, then by the name of a task or its level."""
 
