@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from scipy.stats import binomtest, ttest_1samp
 
+from invgnn.bench.comparison import cells, lines
+from invgnn.bench.markdown import table_row
 from invgnn.bench.script import published
 from invgnn.schemes import suite
 from invgnn.schemes.settings import TUNED
@@ -140,3 +142,39 @@ def test_every_scheme_had_the_same_number_of_trials(script):
     count = Counter(trial["scheme"] for trial in study.grid())
     assert set(count.values()) == {7, 8}
     assert {scheme for scheme, trials in count.items() if trials == 8} == {"EXPL"}
+
+
+COMPARED = ("cora_gcn", "proteins_gin")
+
+
+def compared(root, name, seeds=("41", "42", "43")):
+    """The lines of a kept comparison."""
+    kept = read_rows(root / f"benchmarks/results/schemes_{name}.csv")
+    return {line.scheme: line for line in lines([r for r in kept if seeds is None or r["seed"] in seeds])}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_the_page_of_baselines_shows_the_kept_comparison(root, name):
+    page = (root / "docs/explanation/baselines.md").read_text()
+    found = compared(root, name)
+    assert set(found) == {scheme.name for scheme in suite()}
+    for line in found.values():
+        assert table_row(*cells(line)) in page, line.scheme
+
+
+def test_rivals_are_as_strong_as_their_authors_promise(root):
+    cora, proteins = compared(root, "cora_gcn"), compared(root, "proteins_gin", None)
+    for scheme in ("TRIG", "NAT"):
+        assert cora[scheme].wm_accuracy.mean >= 0.95
+        assert proteins[scheme].wm_accuracy.mean >= 0.9
+        assert proteins[scheme].seeds == 20
+        assert abs(proteins[scheme].gap.mean) <= 0.02
+    for row in read_rows(root / "benchmarks/results/schemes_expl.csv"):
+        if row["scheme"] == "EXPL":
+            figures = dict(part.rsplit(" ", 1) for part in row["more"].split("; "))
+            assert float(figures["p of the match index"]) < 1e-3, row["setting"]
+
+
+def test_no_unmarked_model_verifies(root):
+    for name in COMPARED:
+        assert not any(line.at_alpha for line in compared(root, name, None).values())
