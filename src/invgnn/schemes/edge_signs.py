@@ -115,8 +115,8 @@ class WGLE(Scheme):
         m: Number of secret edges.
     """
 
-    weight: float = 1.0
-    margin: float = 0.1
+    weight: float = 3.0
+    margin: float = 0.2
     m: int = ANSWERS
     name = "WGLE"
     source = "Li, Liu, Lei and Zhang, WGLE: Backdoor-free and Multi-bit Black-box Watermarking, 2025"
