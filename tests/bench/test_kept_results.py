@@ -158,10 +158,10 @@ def compared(root, *names, seeds=("41", "42", "43")):
 CORA, PROTEINS = ("cora_gcn", "cora_gcn_again"), ("proteins_gin",)
 
 
-@pytest.mark.parametrize("names", [CORA, PROTEINS])
-def test_the_page_of_baselines_shows_the_kept_comparison(root, names):
+@pytest.mark.parametrize(("names", "seeds"), [(CORA, ("41", "42", "43")), (PROTEINS, ("41",))])
+def test_the_page_of_baselines_shows_the_kept_comparison(root, names, seeds):
     page = (root / "docs/explanation/baselines.md").read_text()
-    found = compared(root, *names)
+    found = compared(root, *names, seeds=seeds)
     assert set(found) == {scheme.name for scheme in suite()}
     for line in found.values():
         assert table_row(*cells(line)) in page, line.scheme
