@@ -114,7 +114,7 @@ bench-scaling: venv  ## cost of each part as it grows, and two workers against o
 .PHONY: tuning-schemes evidence recipe presentations embedding eigenvalue forgers channel stealth stealth-price owners collusion
 
 tuning-schemes: venv  ## settings of every scheme of the comparison, on validation data (an hour)
-	$(BIN)/python studies/tuning_schemes.py
+	$(BIN)/python studies/tuning_schemes.py --into docs/results/appendix/tuning-schemes.md
 
 evidence: venv  ## the paper's own scheme, and evidence in unmarked models
 	$(BIN)/python studies/evidence.py --into docs/results/paper-scheme.md

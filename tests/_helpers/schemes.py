@@ -11,7 +11,7 @@ SCHEMES = {
     "COS": COS(m=16, per_step=16),
     "TRIG": TRIG(m=16, edges=0.05, per_step=16),
     "NAT": NAT(features=16, nodes=0.3, graphs_share=0.4, nodes_share=0.2, m=24),
-    "EXPL": EXPL(weight=1000.0, margin=0.1, least=20),
+    "EXPL": EXPL(weight=100.0, margin=0.1, least=20),
     "WGLE": WGLE(m=16, weight=5.0),
     "literal": Published(m=16, beta=1e-4, nu=1.0, gap=0.0, recipe=literal().recipe),
     "Published": Published(m=16, gap=0.0),

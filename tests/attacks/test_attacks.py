@@ -261,6 +261,13 @@ def test_the_teacher_a_thief_trains_owes_the_stolen_model_nothing(web):
     assert changed(teachers[0], stolen)
 
 
+def test_a_thief_whose_own_mark_is_weak_is_not_warned(web):
+    """With 96 carriers a mark could give 80 bits; after one epoch it gives fewer."""
+    attacked = Overwrite(m=96, epochs=1)(new_model(web, "GraphSAGE", 0, hidden_channels=8), web)
+    mark = Overwrite(m=96).own_mark(attacked, web)
+    assert mark.evidence(mark.read(attacked)).bits() < 80
+
+
 def test_clean_fine_tuning_is_the_papers(web):
     model = small(web)
     assert (FTClean().epochs, FTClean().lr) == (20, 0.01)

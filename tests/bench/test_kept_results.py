@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import SimpleNamespace
+
 import pytest
 from scipy.stats import binomtest, ttest_1samp
 
+from invgnn.bench.comparison import cells, lines
+from invgnn.bench.markdown import table_row
 from invgnn.bench.script import published
+from invgnn.schemes import suite
+from invgnn.schemes.settings import TUNED
 from invgnn.storage.tables import read_rows
 
 PAGES = {
@@ -23,6 +30,7 @@ PAGES = {
     "studies/channel": "results/score-channel",
     "studies/stealth": "results/appendix/stealth",
     "studies/stealth_price": "results/stealth",
+    "studies/tuning_schemes": "results/appendix/tuning-schemes",
 }
 
 
@@ -108,3 +116,74 @@ def test_false_positive_study_is_reproducible(script, rows):
     ]
     for new, old in zip(again, kept, strict=True):
         assert {k: str(v) for k, v in new.items()} == old
+
+
+def test_schemes_have_the_settings_that_were_tuned(script, rows):
+    study = script("studies/tuning_schemes")
+    kept = [r for r in rows("studies/tuning_schemes") if r["scheme"] != "Keyed"]  # ours has its defaults
+    for setting, scheme in dict.fromkeys((r["setting"], r["scheme"]) for r in kept):
+        grid = study.GRID[scheme][study.KINDS[setting]]
+        tried = [
+            r for r in kept if (r["setting"], r["scheme"]) == (setting, scheme) and r["values"] in grid
+        ]
+        assert {r["values"] for r in tried} == set(grid), (setting, scheme)
+        wanted = study.made(scheme, study.chosen(tried))
+        name = setting.partition("/")[0]
+        task = SimpleNamespace(name=name, level="graph" if name == "PROTEINS" else "node")
+        used = next(one for one in suite() if type(one) is type(wanted) and "1e-4" not in one.name)
+        used = used.suited(None, task) if scheme in TUNED else used
+        for name in [pair.partition("=")[0] for pair in study.chosen(tried).split()]:
+            place = "recipe" if name in study.RECIPE and name != "beta" else name
+            assert getattr(used, place) == getattr(wanted, place), (setting, scheme, name)
+
+
+def test_every_scheme_had_the_same_number_of_trials(script):
+    study = script("studies/tuning_schemes")
+    count = Counter(trial["scheme"] for trial in study.grid())
+    assert set(count.values()) == {7, 8}
+    assert {scheme for scheme, trials in count.items() if trials == 8} == {"EXPL"}
+
+
+def compared(root, *names, seeds=("41", "42", "43")):
+    """The lines of kept comparisons by scheme; of two lines of a scheme the later one counts."""
+    found = {}
+    for name in names:
+        kept = read_rows(root / f"benchmarks/results/schemes_{name}.csv")
+        part = [r for r in kept if seeds is None or r["seed"] in seeds]
+        found |= {
+            line.scheme: line for line in lines(part) if line.scheme not in found or line.scheme != "SS"
+        }
+    return found
+
+
+CORA, PROTEINS = ("cora_gcn", "cora_gcn_again"), ("proteins_gin",)
+
+
+@pytest.mark.parametrize(("names", "seeds"), [(CORA, ("41", "42", "43")), (PROTEINS, ("41",))])
+def test_the_page_of_baselines_shows_the_kept_comparison(root, names, seeds):
+    page = (root / "docs/explanation/baselines.md").read_text()
+    found = compared(root, *names, seeds=seeds)
+    assert set(found) == {scheme.name for scheme in suite()}
+    for line in found.values():
+        assert table_row(*cells(line)) in page, line.scheme
+
+
+def test_rivals_are_in_their_best_form(root):
+    """They embed what their authors promise, so that no comparison is won against a weak form."""
+    cora, proteins = compared(root, *CORA), compared(root, *PROTEINS, seeds=None)
+    for scheme in ("TRIG", "NAT"):
+        assert cora[scheme].wm_accuracy.mean >= 0.95
+        assert abs(cora[scheme].gap.mean) <= 0.02
+        assert proteins[scheme].wm_accuracy.mean >= 0.9
+    assert cora["InvGNN-WM (best)"].wm_accuracy.mean == 1
+    assert proteins["InvGNN-WM (best)"].wm_accuracy.mean >= 0.95
+    explained = [row for row in read_rows(root / "benchmarks/results/schemes_expl.csv") if row["more"]]
+    assert {row["setting"] for row in explained} == {"Photo/GraphSAGE", "PubMed/GraphSAGE"}
+    for row in explained:
+        figures = dict(part.rsplit(" ", 1) for part in row["more"].split("; "))
+        assert float(figures["p of the match index"]) < 1e-3, row["setting"]
+
+
+def test_no_unmarked_model_verifies(root):
+    for name in (*CORA, *PROTEINS):
+        assert not any(line.at_alpha for line in compared(root, name, seeds=None).values())

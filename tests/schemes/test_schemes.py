@@ -121,6 +121,19 @@ def test_every_change_that_trains_applies_to_every_scheme(name, owned):
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", SCHEMES)
+def test_every_kind_of_change_applies_to_every_scheme_and_level(name, level, owned):
+    mark, model, _ = owned(name, level)
+    changes = [*QUICK, *SHORT, Collude(model)]
+    registered = [*find_edits(), *attacks.find_attacks(model)]
+    kinds = {type(part) for change in registered for part in getattr(change, "edits", [change])}
+    assert kinds <= {type(change) for change in changes}  # none is left out
+    for left, change in zip(read_changed(mark, model, owned.tasks[level], changes), changes, strict=True):
+        check_left(left, change, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", SCHEMES)
 def test_the_whole_suite_applies_to_every_scheme(name, level, owned):
     mark, model, _ = owned(name, level)
     changes = [*find_edits(), *attacks.find_attacks(model)]

@@ -75,7 +75,7 @@ class NAT(Scheme):
 
     nodes: float = 0.2
     edges: float = 0.8
-    graphs_share: float = 0.2
+    graphs_share: float = 0.1
     features: int = 300
     nodes_share: float = 0.05
     m: int = ANSWERS

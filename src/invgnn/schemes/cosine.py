@@ -18,6 +18,7 @@ from invgnn.readout.reading import Reading
 from invgnn.schemes.portions import Portions
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import ANSWERS, Found, Mark, Scheme
+from invgnn.schemes.settings import tuned
 from invgnn.secret import Secret
 from invgnn.stats.evidence import evidence_of
 from invgnn.training.tasks import Task
@@ -133,3 +134,12 @@ class COS(Scheme):
         bits = secret.derive("schemes/cos/bits", drawn.digest()).balanced(self.m)
         portions = Portions(drawn, torch.from_numpy(bits).float(), self.per_step)
         return CosineMark(secret, questions, bits, portions, self.weight)
+
+    def suited(self, model: nn.Module, task: Task) -> COS:
+        """Return the scheme with the settings that were tuned for a task.
+
+        Args:
+            model: A model of this architecture.
+            task: Its task.
+        """
+        return tuned(self, COS(), task)

@@ -14,6 +14,7 @@ from invgnn.errors import SchemeError
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.observation import Observation
 from invgnn.readout.query import Suspect
+from invgnn.schemes.embedding import noiseless
 from invgnn.schemes.features import task_features
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import ANSWERS, Found, Mark, Scheme
@@ -78,13 +79,16 @@ class EdgeMark(Mark):
     def loss(self, model: nn.Module, task: Observation, extra: Observation | None) -> Tensor:
         """Return the mean hinge loss of the signed differences.
 
+        The training graph has a second forward pass, without dropout, because noise hides the signs.
+
         Args:
             model: The model.
-            task: Outputs on the training graph.
-            extra: Not used: the training graph holds the secret edges.
+            task: The training graph, which holds the secret edges.
+            extra: Not used.
         """
-        signs = torch.from_numpy(2 * self.bits - 1).to(task.scores)
-        return self.weight * (self.margin - signs * self.differences(task.scores)).clamp(min=0).mean()
+        scores = noiseless(model, task.batch)
+        signs = torch.from_numpy(2 * self.bits - 1).to(scores)
+        return self.weight * (self.margin - signs * self.differences(scores)).clamp(min=0).mean()
 
     def read(self, suspect: Suspect) -> Found:
         """Compare the signs on the secret edges with the bits, which are balanced and random.
@@ -111,7 +115,7 @@ class WGLE(Scheme):
         m: Number of secret edges.
     """
 
-    weight: float = 1.0
+    weight: float = 3.0
     margin: float = 0.2
     m: int = ANSWERS
     name = "WGLE"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from invgnn.nn.forward import as_batch, observe
+from invgnn.nn.forward import as_batch, call, observe
 from invgnn.nn.gradient_projection import projected_sum
 from invgnn.nn.observation import Observation, num_graphs
 from invgnn.nn.rng import seeded
@@ -87,6 +87,19 @@ def fit_marked(
 def _sum(task_loss: Tensor, mark_loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
     """Return the sum of both losses."""
     return task_loss + mark_loss
+
+
+def noiseless(model: nn.Module, batch: Any) -> Tensor:
+    """Return the scores of a model without dropout, as a suspect gives them, with gradients.
+
+    Args:
+        model: The model; its mode is restored.
+        batch: A PyG batch.
+    """
+    training = model.training
+    scores = call(model.eval(), batch)
+    model.train(training)
+    return scores
 
 
 class Joined:

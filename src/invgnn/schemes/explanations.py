@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,12 +19,15 @@ from invgnn.graphs.disjoint_union import Graphs, Ints
 from invgnn.nn.forward import to_batch
 from invgnn.nn.observation import Observation
 from invgnn.readout.query import Suspect
+from invgnn.schemes.embedding import noiseless
 from invgnn.schemes.explanation import mark_size, match_index, output_kernel, solver
 from invgnn.schemes.features import task_features
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import Found, Mark, Scheme
+from invgnn.schemes.settings import tuned
 from invgnn.secret import Secret, Stream
 from invgnn.stats.evidence import empirical_p, evidence_of
+from invgnn.training.fitting import FitOptions, History, Progress
 from invgnn.training.tasks import Task
 
 SETS = 4
@@ -67,6 +70,8 @@ class ExplanationMark(Mark):
         tuples: Random T-tuples of sets for the empirical null.
         weight: Weight of the loss (the authors' r).
         margin: How large signed coefficients should be (their epsilon).
+        longer: How many times as many epochs it trains for.
+        rate: Factor of the learning rate.
     """
 
     questions: Questions
@@ -76,7 +81,23 @@ class ExplanationMark(Mark):
     tuples: Ints
     weight: float
     margin: float
+    longer: int = 1
+    rate: float = 1.0
     projected = True
+
+    def train(
+        self, model: nn.Module, task: Task, options: FitOptions, progress: Progress | None = None
+    ) -> History:
+        """Train a model with the mark, in place, with epochs and learning rate of its own.
+
+        Args:
+            model: The model; left in evaluation mode.
+            task: The task.
+            options: Settings of the run.
+            progress: Called after every epoch.
+        """
+        own = replace(options, epochs=self.longer * options.epochs, lr=self.rate * options.lr)
+        return super().train(model, task, own, progress)
 
     @cached_property
     def _inputs(self) -> Any:
@@ -95,26 +116,20 @@ class ExplanationMark(Mark):
         """For every secret set the map from its output kernel to the marked coefficients."""
         return [solver(x.double())[self.marked].float() for x in self.rows[:SETS]]
 
-    def private_inputs(self, step: int) -> Any:
-        """Return the secret sets, which every step uses.
-
-        Args:
-            step: Number of the optimiser step.
-        """
-        return self._inputs
-
-    def loss(self, model: nn.Module, task: Observation, extra: Observation | None) -> Tensor | None:
+    def loss(self, model: nn.Module, task: Observation, extra: Observation | None) -> Tensor:
         """Return the mean hinge loss of the signed coefficients.
+
+        The secret sets have a forward pass of their own, without dropout, as in the authors' code: noise in
+        the outputs hides the signs.
 
         Args:
             model: The model.
             task: Outputs on the task batch.
-            extra: Outputs on the secret sets.
+            extra: Not used.
         """
-        if extra is None:
-            return None
-        signs = torch.from_numpy(2 * self.bits - 1).to(extra.scores)
-        parts = extra.scores.softmax(1).split([len(x) for x in self.rows[:SETS]])
+        scores = noiseless(model, self._inputs)
+        signs = torch.from_numpy(2 * self.bits - 1).to(scores)
+        parts = scores.softmax(1).split([len(x) for x in self.rows[:SETS]])
         pairs = zip(self._wanted, parts, strict=True)
         found = [(self.margin - signs * (map_ @ output_kernel(p))).clamp(min=0).mean() for map_, p in pairs]
         return self.weight * torch.stack(found).mean()
@@ -161,12 +176,16 @@ class EXPL(Scheme):
         margin: How large signed coefficients should be (their epsilon).
         share: Size of a set relative to the training inputs.
         least: Smallest size of a set.
+        longer: How many times as many epochs it trains for.
+        rate: Factor of the learning rate.
     """
 
-    weight: float = 300.0
-    margin: float = 0.03
+    weight: float = 100.0
+    margin: float = 0.01
     share: float = 0.005
     least: int = 48
+    longer: int = 1
+    rate: float = 1.0
     name = "EXPL"
     source = "Downer, Wang and Wang, Watermarking Graph Neural Networks via Explanations, 2025"
 
@@ -189,6 +208,15 @@ class EXPL(Scheme):
             )
         sets = self.draw_sets(secret.derive("schemes/expl/sets"), task)
         return self.on_sets(secret, task, sets, size.marked + size.marked % 2)
+
+    def suited(self, model: nn.Module, task: Task) -> EXPL:
+        """Return the scheme with the settings that were tuned for a task.
+
+        Args:
+            model: A model of this architecture.
+            task: Its task.
+        """
+        return tuned(self, EXPL(), task)
 
     def draw_sets(self, draws: Stream, task: Task) -> list[Ints]:
         """Draw the secret sets, and then as many of the other sets as there are inputs for.
@@ -229,7 +257,9 @@ class EXPL(Scheme):
         bits = secret.derive("schemes/expl/bits", private.digest()).balanced(marked)
         questions = Questions.of(private, task, secret.derive("schemes/expl/ordinary"))
         tuples = _tuples(secret.derive("schemes/expl/tuples"), len(sets))
-        return ExplanationMark(questions, rows, chosen, bits, tuples, self.weight, self.margin)
+        return ExplanationMark(
+            questions, rows, chosen, bits, tuples, self.weight, self.margin, self.longer, self.rate
+        )
 
 
 def shown_sets(task: Task, sets: Sequence[Ints]) -> tuple[Graphs, list[Tensor]]:

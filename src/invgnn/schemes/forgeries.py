@@ -22,6 +22,7 @@ from invgnn.schemes.cosine import COS
 from invgnn.schemes.edge_signs import WGLE
 from invgnn.schemes.explanation import match_index
 from invgnn.schemes.explanations import EXPL, SETS, ExplanationMark, shown_sets
+from invgnn.schemes.keyed import Keyed
 from invgnn.schemes.published import Published
 from invgnn.schemes.questions import Questions
 from invgnn.schemes.random_graphs import TRIG
@@ -118,7 +119,7 @@ class Transcribe(Forgery):
     name = "transcribe answers"
     fools = "questions and key handed over as a list"
     stopped = "the key is derived from the secret and the questions, and cannot be chosen"
-    schemes = (TRIG, COS, WGLE, EXPL)
+    schemes = (TRIG, COS, WGLE, EXPL, Keyed)
 
     def forge(self, scheme: Scheme, model: nn.Module, task: Task, innocents: list[nn.Module]) -> Forged:
         """Count every answer as right, and read the same model with the derived key.

@@ -15,6 +15,7 @@ from invgnn.readout.query import Suspect
 from invgnn.readout.reading import Reading
 from invgnn.schemes.keyed import train_with
 from invgnn.schemes.scheme import ANSWERS, BY_MODELS, Found, Mark, Scheme
+from invgnn.schemes.settings import tuned
 from invgnn.secret import Secret
 from invgnn.stats.evidence import decode, matches
 from invgnn.training.fitting import FitOptions, History, Progress
@@ -145,6 +146,15 @@ class Published(Scheme):
             recipe=Recipe(**record),
         )
         return Perceived(mark, self.nu, self.non_negative)
+
+    def suited(self, model: nn.Module, task: Task) -> Published:
+        """Return the scheme with the settings that were tuned for a task.
+
+        Args:
+            model: A model of this architecture.
+            task: Its task.
+        """
+        return tuned(self, Published(self.name), task)
 
 
 def literal() -> Published:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 from torch import nn
 
 from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.attacks.own_marks import own_marks
-from invgnn.errors import ParameterError
+from invgnn.errors import ParameterError, WeakMarkWarning
 from invgnn.nn.layers import all_learn
 from invgnn.stats.laws import check_m
 from invgnn.training.tasks import Task
@@ -38,10 +40,12 @@ class Overwrite(Attack):
         self.m, self.epochs, self.lr, self.seed = m, epochs, lr, seed
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Run the library's training loop with the thief's mark."""
+        """Run the library's training loop with the thief's mark; that one may be weak."""
         all_learn(model)
         mark = self.own_mark(model, task)
-        train(model, task, mark, epochs=self.epochs, lr=self.lr, seed=self.seed, select=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WeakMarkWarning)
+            train(model, task, mark, epochs=self.epochs, lr=self.lr, seed=self.seed, select=False)
         return model
 
     def own_mark(self, model: nn.Module, task: Task) -> Watermark:
