@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,8 +69,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="CONDITIONS",
-            help="Only trials that fulfil these conditions NAME=VALUE, separated by semicolons. Can be given "
-            "several times.",
+            help="Only trials that fulfil all of these conditions NAME=VALUE, separated by semicolons. "
+            "Can be given several times.",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Run N trials at most.")] = None,
@@ -103,8 +102,8 @@ def run(
     """Run the trials of a grid that have no row yet.
 
     A row is identified by the trial's arguments, the settings of its scheme, and a digest of the code that
-    it can run. If a scheme changes, only its rows are computed again. Every finished row is kept at once, so
-    a run that was stopped or killed loses the running trials only: run the same command again.
+    it can run. If a scheme changes, only its rows are computed again. Every finished row is kept at once.
+    A run that was stopped or killed loses the running trials only: run the same command again.
 
     The rows are in FOLDER/bench.sqlite, and after every run in FOLDER/GRID/*.csv, which belong in version
     control.
@@ -211,7 +210,8 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also replace the tables of this documentation page, between <!-- table --> and <!-- end -->.",
+            help="Also replace the tables of this documentation page, between the comments <!-- table --> "
+            "and <!-- end -->.",
         ),
     ] = None,
     json_: Json = False,
@@ -248,32 +248,14 @@ def check(
 ) -> Any:
     """Check that the report follows from the rows.
 
-    Fails if the hyperparameters of a scheme differ between settings without being written down in a grid, if
-    a row has no command, if the content hash of a row is not that of its arguments, settings and code, or
-    if a table, a figure or the page differs from the rows. Reports how many trials have no row, or a row of
-    other code.
+    Fails if the hyperparameters of a scheme differ between settings without being written down in a grid,
+    if a row has no command, if the content hash of a row is not that of its arguments, settings and code,
+    or if a table, a figure or the page differs from the rows. Reports how many trials have no row, or a row
+    of other code.
     """
     check_input(*grids, paper)
 
     from invgnn.bench.report.check import check_report
 
     found = check_report(grids, results, paper, output, page, strict=strict)
-    record = {
-        "problems": found.problems,
-        "missing": found.missing,
-        "stale": found.stale,
-        "rows": found.rows,
-    }
-    return (
-        record,
-        _outcome(found.problems, found.rows, found.missing, found.stale),
-        int(bool(found.problems)),
-    )
-
-
-def _outcome(problems: Sequence[str], rows: int, missing: int, stale: int) -> str:
-    """Return the outcome of a check as text."""
-    counted = f"{rows} rows, {missing} trials without one, {stale} rows of other code"
-    if problems:
-        return "\n".join([f"not sound: {len(problems)} problems", *problems, counted])
-    return f"sound: {counted}"
+    return vars(found), str(found), int(bool(found.problems))

@@ -120,12 +120,9 @@ class Results:
         guess = {one.id: costs.of(one) for one in todo}
         seconds = None if minutes is None else 60 * minutes
         with self.store.writing():
-            arguments: list[Trial] = [
-                {"measure": one.measure, "arguments": dict(one.arguments)} for one in todo
-            ]
-            for done, (index, outcome) in enumerate(
-                outcomes(perform, arguments, workers, cluster, seconds), 1
-            ):
+            told: list[Trial] = [{"measure": o.measure, "arguments": dict(o.arguments)} for o in todo]
+            arriving = outcomes(perform, told, workers, cluster, seconds)
+            for done, (index, outcome) in enumerate(arriving, 1):
                 trial = todo[index]
                 guess.pop(trial.id)
                 took = time.monotonic() - begun

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from invgnn.bench.marked import measured
 from invgnn.bench.trials.kept import kept
+from invgnn.bench.trials.objects import told
 
 AUDITS = 3
 """How often an audit is timed."""
 COLUMNS = (
     *("test_accuracy", "val_accuracy", "matches", "asked", "bits", "null", "other_matches", "other_bits"),
     *("innocents", "at_alpha", "at_5", "seconds", "more", "questions", "audit_seconds"),
+    "hyperparameters",
 )
 
 
@@ -33,14 +35,16 @@ def measure_mark(setting: str, seed: int, scheme: str, epochs: int, controls: in
 
     Returns:
         The figures. `seconds` is the processor time of the training, `audit_seconds` that of one audit, and
-        `questions` the number of graphs that an audit shows to the model.
+        `questions` the number of graphs that an audit shows to the model. `hyperparameters` are the
+        settings of the scheme as they were used.
     """
     made = kept(setting, seed, scheme, epochs)
     figures = measured(made, controls)
     with counted(made.model) as shown:
         made.mark.read(made.model)
     took = [_seconds(made.mark, made.model) for _ in range(AUDITS)]
-    return figures | {"questions": sum(shown), "audit_seconds": round(median(took), 4)}
+    figures |= {"questions": sum(shown), "audit_seconds": round(median(took), 4)}
+    return figures | {"hyperparameters": told(made.scheme)}
 
 
 def _seconds(mark: Any, model: nn.Module) -> float:

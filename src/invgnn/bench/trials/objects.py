@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -96,6 +97,15 @@ def settings_of(thing: object) -> Any:
     if hasattr(thing, "__dict__") and not isinstance(thing, type):
         return {name: settings_of(value) for name, value in sorted(vars(thing).items())}
     return getattr(thing, "__qualname__", None) or repr(thing)
+
+
+def told(thing: object) -> str:
+    """Return the settings of a scheme, an edit or a forgery as JSON.
+
+    Args:
+        thing: The object.
+    """
+    return json.dumps(settings_of(thing), sort_keys=True, separators=(",", ":"))
 
 
 def code_of(modules: Iterable[str], things: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""One edit or attack on one marked model, by a thief with a share of the data; and training from scratch."""
+"""One edit or attack by a thief with a share of the data, and training from scratch with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from invgnn.bench.marked import options, unmarked_models
 from invgnn.bench.trials.kept import kept
-from invgnn.bench.trials.objects import find_change
+from invgnn.bench.trials.objects import find_change, told
 from invgnn.bench.trials.thieves import selects, thief_task
 from invgnn.schemes.changed_models import read_changed
 from invgnn.training.batching import accuracy
@@ -17,7 +17,7 @@ from invgnn.training.tasks import load_task, new_model, parse_setting
 
 CHANGE_COLUMNS = (
     *("accuracy_before", "accuracy", "bits_before", "matches", "asked", "bits", "null", "labels", "note"),
-    "seconds",
+    *("seconds", "hyperparameters"),
 )
 SCRATCH_COLUMNS = ("accuracy", "labels", "seconds")
 FIRST_SCRATCH = 2000
@@ -58,6 +58,7 @@ def measure_change(
         "labels": len(stolen.train),
         "note": " ".join(left.note.split()),
         "seconds": round(seconds, 2),
+        "hyperparameters": told(made.scheme),
     }
     if left.accuracy is not None:
         row |= {"accuracy": round(left.accuracy, 4)}

@@ -129,8 +129,8 @@ def measure_variant(
         controls: Number of unmarked models.
 
     Returns:
-        The figures. `tau` is the exact threshold for 1e-6, `tau_paper` that of the paper's formula, `margin`
-        the paper's unsigned margin, for schemes that perceive.
+        The figures. `tau` is the exact threshold for 1e-6, `tau_paper` that of the paper's formula, and
+        `margin` the paper's unsigned margin, for schemes that perceive.
     """
     made = train(begin(setting, seed, varied(find_scheme(scheme), variant), epochs))
     m = made.mark.mark.m if isinstance(made.mark, KeyedMark | Perceived) else 0
