@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
-import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -132,22 +130,32 @@ def _tree(file: Path) -> ast.Module:
     return ast.parse(_text(file))
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes that may run: those below `if TYPE_CHECKING:` do not."""
-    yield node
-    typing_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-    for child in node.orelse if isinstance(node, ast.If) and typing_only else ast.iter_child_nodes(node):
-        yield from _statements(child)
+def _imports_of(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield all imports that may run: those below `if TYPE_CHECKING:` do not."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and _typing_only(node.test):
+            waiting.extend(node.orelse)
+        elif not isinstance(node, ast.expr):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _typing_only(test: ast.expr) -> bool:
+    """Return whether a condition is `TYPE_CHECKING`."""
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
 @cache
 def _bindings(file: Path, package: str) -> tuple[tuple[str, str, str], ...]:
     """Return every import as the module, the name there, and the name here; both empty for a module."""
     found = []
-    for node in _statements(_tree(file)):
+    for node in _imports_of(_tree(file)):
         if isinstance(node, ast.Import):
             found += [(alias.name, "", "") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
             found += [(source, alias.name, alias.asname or alias.name) for alias in node.names]
@@ -177,25 +185,23 @@ def stripped(source: str) -> str:
         source: Code of a module.
     """
     lines = source.splitlines()
-    kept: set[int] = set()  # lines inside texts, where a blank line or a # means itself
     tree = ast.parse(source)
     documented = _docstrings(tree)
-    for node in ast.walk(tree):
-        inside = isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-        )
-        if inside and isinstance(node, ast.expr) and node not in documented:
-            kept.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column].rstrip()
+    known = {id(node) for node in documented}
     for node in documented:
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        lines[first] = lines[first].encode()[: node.col_offset].decode() + '""'
+        lines[first] = lines[first].encode()[: node.col_offset].decode().rstrip()
         for row in range(first + 1, last + 1):
             lines[row] = ""
-    return "\n".join(line for row, line in enumerate(lines, 1) if line.strip() or row in kept)
+    texts: set[int] = set()  # lines with a text, where a blank line or a # may mean itself
+    for one in ast.walk(tree):
+        text = isinstance(one, ast.Constant) and isinstance(one.value, str | bytes)
+        if (text or isinstance(one, ast.JoinedStr)) and id(one) not in known:
+            texts.update(range(one.lineno - 1, one.end_lineno or one.lineno))  # type: ignore[attr-defined]
+    for row, line in enumerate(lines):
+        if row not in texts:
+            lines[row] = line.partition("#")[0].rstrip()
+    return "\n".join(line for row, line in enumerate(lines) if line or row in texts)
 
 
 def _docstrings(tree: ast.Module) -> list[ast.expr]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -172,7 +172,7 @@ def _part(path: Path, given: dict[str, Any], own: set[str]) -> Part:
 
 def _listed(key: str, given: Any) -> tuple[Any, ...]:
     """Return the values of a list; "all" stands for all schemes, or for all edits and attacks."""
-    every = {"schemes": schemes, "changes": changes}
+    every: dict[str, Callable[[], Iterable[str]]] = {"schemes": schemes, "changes": changes}
     if given == "all" and key in every:
         return tuple(every[key]())
     kind = int if key == "seeds" else str

@@ -168,28 +168,20 @@ def weight_drawing(evidence: Evidence) -> Drawing:
         for variant in evidence.values("variant", "variant"):
             found = evidence.find("variant", scheme=scheme, variant=variant)
             if variant.startswith("beta=") and found:
-                both = [list(numbers(found, name).values()) for name in ("test_accuracy", "share")]
-                curves.setdefault(scheme, []).append((float(variant.removeprefix("beta=")), *both))
+                accuracy, right = (list(numbers(found, n).values()) for n in ("test_accuracy", "share"))
+                weight = float(variant.removeprefix("beta="))
+                curves.setdefault(scheme, []).append((weight, accuracy, right))
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots(2, 1, sharex=True)
         for number, (scheme, points) in enumerate(curves.items()):
-            points.sort()
-            at = [point[0] for point in points]
-            for ax, index in zip(axes, (1, 2), strict=True):
-                values = [[100 * v for v in point[index]] for point in points]  # type: ignore[attr-defined]
-                ax.fill_between(
-                    at, [min(v) for v in values], [max(v) for v in values], color=STEM, alpha=0.3, lw=0
-                )
-                ax.plot(
-                    at,
-                    [mean(v) for v in values],
-                    f"{SHAPES[number]}-",
-                    ms=3.5,
-                    lw=1,
-                    color=INK,
-                    label=scheme,
-                )
+            at, *both = zip(*sorted(points), strict=True)
+            for ax, found in zip(axes, both, strict=True):
+                values = [[100 * v for v in one] for one in found]
+                low, high = ([pick(v) for v in values] for pick in (min, max))
+                ax.fill_between(at, low, high, color=STEM, alpha=0.3, lw=0)
+                look = {"ms": 3.5, "lw": 1, "color": INK, "label": scheme}
+                ax.plot(at, [mean(v) for v in values], f"{SHAPES[number]}-", **look)
         axes[0].set(ylabel="task accuracy, %", xscale="log")
         axes[1].set(ylabel="WM-ACC, %", xlabel="weight of the mark's loss")
         axes[0].legend(fontsize=7, frameon=False)

@@ -76,9 +76,9 @@ def main_table(evidence: Evidence) -> Table:
         "Student's paired test. *Bits*: median evidence (least). *False positives*: unmarked models with "
         "p ≤ 10⁻⁶. *Second owner*: most bits that another owner's key finds."
     )
-    head = ("setting", "scheme", "seeds", "task accuracy, %", "to SS, points (p)", "WM-ACC, %")
+    names = ("setting", "scheme", "seeds", "task accuracy, %", "to SS, points (p)", "WM-ACC, %")
     more = ("bits (least)", "false positives", "second owner, bits")
-    return Table("main", "Main comparison", about, (*head, *more), rows)
+    return Table("main", "Main comparison", about, (*names, *more), rows)
 
 
 def _refused(evidence: Evidence, setting: str, scheme: str, columns: int) -> list[Cell]:
@@ -128,7 +128,7 @@ def cost_table(evidence: Evidence) -> Table:
         )
     about = (
         "What the literature seldom reports. *Embedding*: processor time of the training relative to SS "
-        "with the same seed, median and largest over settings and seeds. *Questions*: graphs that one audit "
+        "with the same seed, median and largest over settings and seeds. *Questions*: graphs that an audit "
         "shows to the model. *Refusals*: settings that the scheme cannot serve."
     )
     head = ("scheme", "embedding, ×", "most", "questions", "audit, ms", "refusals")

@@ -17,6 +17,9 @@ from invgnn.nn.backbones import Backbone
 from invgnn.nn.model_file import load_model, save_model
 from invgnn.storage import container
 
+FIGURES = ("test_accuracy", "val_accuracy", "seconds")
+"""What is kept beside the weights."""
+
 
 @lru_cache(maxsize=2)
 def kept(setting: str, seed: int, scheme: str, epochs: int) -> Made:
@@ -47,21 +50,22 @@ def _loaded(begun: Made, path: Path) -> Made | None:
     if not path.exists():
         return None
     try:
-        return replace(begun, model=load_model(path), **_about(path))
+        test, val, seconds = _about(path)
+        return replace(begun, model=load_model(path), test_accuracy=test, val_accuracy=val, seconds=seconds)
     except FileError:
         return None
 
 
-def _about(path: Path) -> dict[str, float]:
+def _about(path: Path) -> tuple[float, ...]:
     """Return the figures of the training."""
     body = container.read(path, "model", framework="torch").body
-    return {name: float(body["about"][name]) for name in ("test_accuracy", "val_accuracy", "seconds")}
+    return tuple(float(body["about"][name]) for name in FIGURES)
 
 
 def _saved(begun: Made, path: Path) -> Made:
     """Train a model, and keep it if its architecture can be saved."""
     made = train(begun)
-    about = {name: getattr(made, name) for name in ("test_accuracy", "val_accuracy", "seconds")}
+    about = {name: getattr(made, name) for name in FIGURES}
     try:
         save_model(path, cast(Backbone, made.model), overwrite=True, **about)
     except ParameterError:  # a scheme may train a model of its own kind

@@ -54,7 +54,8 @@ class Redrawn(Scheme):
             model: A model of this architecture.
             task: Its task.
         """
-        return replace(self, base=self.base.suited(model, task))
+        suited = self.base.suited(model, task)
+        return replace(self, base=suited if isinstance(suited, Keyed) else self.base)
 
     def prepare(self, secret: Secret, task: Task) -> KeyedMark | Perceived:
         """Draw the mark of the scheme, then its carriers again with the changed settings.
