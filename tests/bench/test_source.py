@@ -61,7 +61,7 @@ def test_a_digest_changes_with_the_code_and_with_nothing_else(tree, tmp_path):
     write, fresh = tree
 
     def digest():
-        for cached in (source._text, source._tree, source._bindings, source._texts):
+        for cached in (source._text, source._code, source._tree, source._bindings, source._texts):
             cached.cache_clear()
         return fresh().digest(["pack.top"])
 

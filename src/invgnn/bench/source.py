@@ -11,7 +11,7 @@ import ast
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +37,7 @@ class SourceTree:
 
     roots: Mapping[str, Path] = field(default_factory=lambda: {"invgnn": ROOT})
     cut: Collection[str] = DISPATCH
+    _edges: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def path(self, module: str) -> Path | None:
         """Return the file of a module; None if it is not part of the tree.
@@ -68,7 +69,9 @@ class SourceTree:
             module = waiting.pop()
             if module not in found and module not in self.cut and self.path(module) is not None:
                 found.add(module)
-                waiting.extend(self._imported(module))
+                if module not in self._edges:
+                    self._edges[module] = tuple(self._imported(module))
+                waiting.extend(self._edges[module])
         return frozenset(found)
 
     def digest(self, starts: Iterable[str]) -> str:
@@ -79,9 +82,7 @@ class SourceTree:
         """
         hashed = hashlib.sha256()
         for module in sorted(self.reachable(starts)):
-            code = stripped(_text(self._file(module))).encode()
-            for part in (module.encode(), code):
-                hashed.update(len(part).to_bytes(8, "little") + part)
+            hashed.update(f"{module} {_code(self._file(module))}\n".encode())
         return hashed.hexdigest()
 
     def _file(self, module: str) -> Path:
@@ -123,6 +124,12 @@ class SourceTree:
 @cache
 def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
+
+
+@cache
+def _code(file: Path) -> str:
+    """Return the digest of the code of a file."""
+    return hashlib.sha256(stripped(_text(file)).encode()).hexdigest()
 
 
 @cache
@@ -177,7 +184,6 @@ def _texts(file: Path) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=4096)
 def stripped(source: str) -> str:
     """Return source code without docstrings, comments and the blank lines around them.
 

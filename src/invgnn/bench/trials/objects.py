@@ -117,13 +117,13 @@ def code_of(modules: Iterable[str], things: Iterable[object]) -> str:
             these import are included, plug-ins too.
     """
     starts = [*modules, *dict.fromkeys(module for thing in things for module in _modules(thing))]
-    return _tree(frozenset(starts)).digest(starts)[:12]
+    tops = frozenset(module.partition(".")[0] for module in starts) - {"invgnn"}
+    return _tree(tops).digest(starts)[:12]
 
 
 @lru_cache(maxsize=64)
-def _tree(starts: frozenset[str]) -> SourceTree:
-    """Return the tree of this library and of the plug-ins among the modules."""
-    tops = {module.partition(".")[0] for module in starts} - {"invgnn"}
+def _tree(tops: frozenset[str]) -> SourceTree:
+    """Return the tree of this library and of plug-ins."""
     found = {top: _place(top) for top in sorted(tops)}
     return SourceTree({"invgnn": ROOT} | {top: place for top, place in found.items() if place})
 
