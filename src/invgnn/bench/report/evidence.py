@@ -78,13 +78,15 @@ class Evidence:
         ]
 
     def values(self, measure: str, name: str) -> list[str]:
-        """Return the values of an argument that occur in the rows of one kind, in their order.
+        """Return the values of an argument that occur in the rows of one kind, in the order of the grids.
 
         Args:
             measure: Name of the kind of trial.
             name: Name of the argument.
         """
-        return list(dict.fromkeys(row.arguments[name] for row in self.rows if row.measure == measure))
+        there = {row.arguments[name] for row in self.rows if row.measure == measure}
+        every = (one.cells()[name] for one in self.planned if one.measure == measure)
+        return [value for value in dict.fromkeys(every) if value in there]
 
     def cell(self, text: str, rows: Iterable[Row], value: float | None = None) -> Cell:
         """Return a cell that follows from some rows.
