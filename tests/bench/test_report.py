@@ -172,6 +172,7 @@ def test_heat_has_steps_at_the_limits_that_matter():
 # -- tables -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_tables_follow_from_the_rows(made):
     folder, *_ = made
     (line,) = [one for one in lines(folder, "main") if one.startswith("| PROTEINS/GIN | ours |")]
@@ -187,6 +188,7 @@ def test_tables_follow_from_the_rows(made):
     assert "| 1.33 | 1.33 | 192 | 20 | 0 of 2 |" in cost
 
 
+@pytest.mark.story
 def test_a_row_of_other_code_is_marked(made):
     folder, *_ = made
     text = (folder / "out" / "forgeries.md").read_text()
@@ -202,6 +204,7 @@ def test_latex_is_escaped():
     assert "Not run yet." in Table("t", "T", "", ("a",), []).markdown()
 
 
+@pytest.mark.story
 def test_every_published_number_stands_beside_ours(made):
     folder, grid, _ = made
     published = read_paper(PAPER)
@@ -271,12 +274,14 @@ def test_a_table_that_differs_from_its_rows_is_noticed(copy):
     assert any("cost.tex does not exist" in one for one in check().problems)
 
 
+@pytest.mark.story
 def test_a_row_that_differs_from_its_table_is_noticed(copy):
     folder, check = copy
     spoil(folder / "results" / "tiny" / "mark.csv", "122.2", "99.9")
     assert any("index.html differs" in one for one in check().problems)
 
 
+@pytest.mark.story
 def test_a_row_without_a_command_or_with_another_scheme_is_noticed(copy):
     folder, check = copy
     path = folder / "results" / "tiny" / "mark.csv"
@@ -290,6 +295,7 @@ def test_a_row_without_a_command_or_with_another_scheme_is_noticed(copy):
     assert any("not those of its id" in one for one in check().problems)
 
 
+@pytest.mark.story
 def test_hyperparameters_that_differ_have_to_be_written_down(copy):
     folder, check = copy
     path = folder / "results" / "tiny" / "mark.csv"
@@ -350,6 +356,7 @@ def test_no_claim_counts_as_run_whose_grid_has_no_rows():
 # -- page -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_the_page_needs_nothing_else_and_every_link_has_its_rows(made):
     folder, *_ = made
     text = (folder / "out" / "index.html").read_text()
@@ -364,6 +371,7 @@ def test_the_page_needs_nothing_else_and_every_link_has_its_rows(made):
     assert len(set(re.findall(r' id="([^"]+)"', text))) == len(re.findall(r' id="([^"]+)"', text))
 
 
+@pytest.mark.story
 def test_names_of_others_are_escaped(made, tmp_path):
     folder, grid, _ = made
     evidence = Evidence.load([grid], folder / "results")
@@ -410,6 +418,7 @@ f.onload = () => {{
 }};</script>"""
 
 
+@pytest.mark.story
 @pytest.mark.skipif(BROWSER is None, reason="no chromium")
 @pytest.mark.parametrize("width", [390, 1100])
 def test_the_page_works_in_a_browser(made, width):

@@ -168,6 +168,7 @@ def test_a_run_does_what_is_missing_once(toiling):
     assert {one.figures["accuracy"] for one in results.store.rows()} == {"0", "1", "4", "9", "16"}
 
 
+@pytest.mark.story
 def test_a_run_stops_in_time_and_goes_on_later(toiling):
     go, _ = toiling
     go([0])  # processes have started once

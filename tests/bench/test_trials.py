@@ -77,6 +77,7 @@ def test_settings_and_code_identify_a_trial():
     assert code_of([], [COS()]) == code_of([], [COS(weight=9)]) != code_of([], [TRIG()])
 
 
+@pytest.mark.story
 def test_a_model_is_trained_once_and_is_the_same_from_disk(small):
     arguments = [MODEL[name] for name in ("setting", "seed", "scheme", "epochs")]
     first = kept.kept(*arguments)
@@ -89,6 +90,7 @@ def test_a_model_is_trained_once_and_is_the_same_from_disk(small):
     assert second.mark.read(second.model) == first.mark.read(first.model)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("measure", "more"),
     [
@@ -118,6 +120,7 @@ def test_every_kind_of_trial_gives_one_row(small, measure, more):
         assert row["questions"] == 128 + 64
 
 
+@pytest.mark.story
 def test_a_scheme_that_cannot_serve_a_task_gives_a_reason(small):
     (row,) = perform("mark", {**MODEL, "scheme": "EXPL"})
     assert "too few" in row["reason"]

@@ -48,8 +48,8 @@ app = typer.Typer(
     name="bench",
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=False,
-    help="""Run the benchmark of watermarking schemes, and report what it shows.
+    no_args_is_help=True,
+    help="""Benchmark watermarking schemes, and check the report.
 
     A grid is a TOML file that names settings, schemes, attacks and seeds. run computes the trials that have
     no row yet. report writes tables, figures and one page to look at. check tests that the report follows
