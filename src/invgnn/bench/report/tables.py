@@ -11,6 +11,8 @@ from invgnn.bench.report.beside import Beside
 from invgnn.bench.report.evidence import BASE, Cell, Evidence, numbers
 from invgnn.bench.report.table import Table
 
+NO_GAIN = "gone, no gain"
+"""The outcome of a removal that leaves a model worth no more than training from scratch."""
 NEEDED = 20.0
 """Bits that α = 10⁻⁶ requires."""
 SEEDS = "Mean over seeds with Student's 95 % interval."
@@ -157,12 +159,13 @@ def removal_table(evidence: Evidence) -> Table:
     about = (
         "*Worth*: accuracy after the change minus that of a model trained from scratch with the same data, "
         "in points, paired by seed. A mark is *removed* only if fewer than 20 bits are left and the model "
-        "is worth more than one trained from scratch. *Fresh*: data of the same kind that the owner never "
-        "had. Accuracy is measured on inputs that neither had."
+        "is worth more on average than one trained from scratch; else it is gone without gain. A scheme "
+        "without an exact law counts as shown at the most bits that its unmarked models allow. *Fresh*: "
+        "data of the same kind that the owner never had. Accuracy is measured on inputs that neither had."
     )
-    head = ("setting", "scheme", "change", "thief has", "accuracy before, %", "after, %", "from scratch, %")
-    more = ("worth, points", "bits before → after (least)", "outcome")
-    return Table("removal", "Edits and removal by what the thief has", about, (*head, *more), rows, text=4)
+    head = ("setting", "scheme", "change", "thief has", "outcome", "accuracy before, %", "after, %")
+    more = ("from scratch, %", "worth, points", "bits before → after (least)")
+    return Table("removal", "Edits and removal by what the thief has", about, (*head, *more), rows, text=5)
 
 
 def _removal(evidence: Evidence, found: Sequence[Row], scratch: Sequence[Row]) -> list[Cell]:
@@ -174,32 +177,37 @@ def _removal(evidence: Evidence, found: Sequence[Row], scratch: Sequence[Row]) -
     shown = [_interval(evidence, found, list(part.values())) for part in (before, after)]
     note = next((row.get("note") for row in found if row.get("note")), "")
     left = f"{median(bits.values()):.1f} ({min(bits.values()):.1f})" if bits else f"not read: {note}"
+    exact = not any("empirical" in row.get("null") for row in found)
+    needed = NEEDED if exact else min(NEEDED, max(was.values()))
     return [
+        evidence.cell(outcome(list(was.values()), list(bits.values()), worth, needed), both),
         *shown,
         _interval(evidence, scratch, list(numbers(scratch, "accuracy").values())),
         _difference(evidence, both, worth, None),
         evidence.cell(
             f"{median(was.values()):.1f} → {left}", found, median(bits.values()) if bits else None
         ),
-        evidence.cell(outcome(list(was.values()), list(bits.values()), worth), both),
     ]
 
 
-def outcome(before: Sequence[float], after: Sequence[float], worth: Sequence[float]) -> str:
+def outcome(
+    before: Sequence[float], after: Sequence[float], worth: Sequence[float], needed: float = NEEDED
+) -> str:
     """Return what a change did to a mark.
 
     Args:
         before: Bits before the change, one number per seed.
         after: Bits after it; empty if the changed model cannot be read.
         worth: Accuracy minus that of training from scratch with the same data, one number per seed.
+        needed: Bits that show a mark.
     """
-    if not before or median(before) < NEEDED:
+    if not before or median(before) < needed:
         return "not shown before"
-    if after and median(after) >= NEEDED:
+    if after and median(after) >= needed:
         return "kept"
     if not worth:
         return "gone; worth not measured"
-    return "removed" if mean(worth) > 0 else "gone, worth no more than training from scratch"
+    return "removed" if mean(worth) > 0 else NO_GAIN
 
 
 def scratch_table(evidence: Evidence) -> Table:
@@ -333,5 +341,5 @@ def _difference(evidence: Evidence, rows: Sequence[Row], apart: Sequence[float],
         return Cell("")
     interval = Interval.of(apart)
     width = "" if interval.half is None else f" ± {100 * interval.half:.1f}"
-    told = "" if p is None else f" ({p:.2f})"
+    told = "" if p is None else f" ({p:.2f})" if p >= 0.01 else " (< 0.01)"
     return evidence.cell(f"{100 * interval.mean:+.1f}{width}{told}", rows, interval.mean)
