@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from _helpers import toil
+from _helpers.cluster import cluster
 from invgnn.bench.grids import run as home
 from invgnn.bench.grids.cost import Costs, Estimate, duration
 from invgnn.bench.grids.identity import Planned, content_hash
@@ -224,3 +225,23 @@ def test_files_take_the_place_of_a_store(tmp_path):
     results.take_in()
     results.take_in()
     assert results.store.rows() == csv_rows(tmp_path) == [row(), row(seed=2)]
+
+
+@pytest.mark.story
+def test_a_cluster_runs_a_grid(tmp_path, monkeypatch):
+    monkeypatch.setattr(home, "perform", toil.perform)
+    log = tmp_path / "log"
+    log.touch()
+    trials = [planned(seed, scheme=str(log), setting="0.05") for seed in range(4)]
+    results = Results(tmp_path / "results")
+    with cluster(tmp_path) as address:
+        plan = Plan(None, trials, trials, 0, Estimate(0, 0, 0))
+        assert len(list(results.run(plan, cluster=address))) == 4
+        more = [planned(seed, scheme=str(log), setting="9") for seed in range(9)]
+        begun = time.monotonic()
+        late = list(
+            results.run(Plan(None, more, more, 0, Estimate(0, 0, 0)), cluster=address, minutes=0.02)
+        )
+        assert time.monotonic() - begun < 9
+    assert late == []
+    assert len(results.store.rows()) == 4
