@@ -66,3 +66,11 @@ def test_the_smoke_grid_runs_and_its_report_is_sound(tmp_path):
     assert (sound["missing"], sound["stale"]) == (0, 0)
     (tmp_path / "report" / "main.md").write_text("edited")
     assert "not sound: 1 problems" in run("check", SMOKE, *results, *out, *PAPER, code=1).stdout
+
+
+@pytest.mark.story
+def test_the_committed_report_follows_from_the_committed_rows(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grids = [f"benchmarks/grids/{name}.toml" for name in ("main", "robustness", "ablations", "forgers")]
+    found = ask("check", *grids, "--page", "docs/results/reproduction.md")
+    assert found["problems"] == [], "run make bench-report"

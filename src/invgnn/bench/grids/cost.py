@@ -10,13 +10,15 @@ from invgnn.bench.grids.identity import Planned
 from invgnn.bench.grids.store import Row
 
 ALIKE: tuple[tuple[str, ...], ...] = (
-    ("measure", "setting", "scheme", "change", "variant", "forgery", "thief"),
-    ("measure", "setting", "change", "thief"),
-    ("measure", "setting", "scheme"),
-    ("measure", "setting"),
-    ("measure",),
+    ("measure", "epochs", "setting", "scheme", "change", "variant", "forgery", "thief"),
+    ("measure", "epochs", "setting", "change", "thief"),
+    ("measure", "epochs", "setting", "scheme"),
+    ("measure", "epochs", "setting"),
 )
-"""What trials have in common with those they are estimated from; the first that some row fits."""
+"""What trials have in common with those they are estimated from; the first that some row fits.
+
+Other settings, and other numbers of epochs, say nothing about the cost of a trial.
+"""
 
 
 @dataclass(frozen=True)
