@@ -142,10 +142,12 @@ def test_no_module_runs_that_the_digest_leaves_out(motifs, web, monkeypatch, tmp
     from invgnn.bench import marked, released
     from invgnn.bench.trials import kept, removals
     from invgnn.bench.trials.measures import MEASURES, perform
-    from invgnn.bench.trials.objects import _modules, find_change, find_scheme, schemes
+    from invgnn.bench.trials.objects import _modules, changes, find_change, find_scheme, schemes
 
     monkeypatch.setenv("INVGNN_CACHE", str(tmp_path))
     tree = SourceTree()
+    assert changes()  # finding an object by its name constructs all of them, once
+    assert schemes()
     for task, setting in ((motifs, "BA-2motif/GIN"), (web, "Cora/GCN")):
         for module in (marked, released, removals):
             monkeypatch.setattr(module, "load_task", lambda *_, one=task: one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -133,8 +134,6 @@ def _threshold(m: int) -> tuple[float, str]:
 
 def _tail(m: int) -> tuple[float, str]:
     """Return the exact false-positive rate at the paper's threshold, for balanced answers."""
-    import math
-
     p = math.exp(log_p_matches(TAU, m, m // 2))
     return p, f"{p:.1e} exactly at τ = {TAU}, balanced answers"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
@@ -210,7 +209,7 @@ def killshot_drawing(evidence: Evidence) -> Drawing:
     for change in KILLSHOTS:
         for scheme in schemes:
             found = evidence.find("change", change=change, scheme=scheme, thief="100%")
-            shares = numbers_of_all(evidence, found)
+            shares = [int(r.get("matches")) / int(r.get("asked")) for r in found if r.get("asked")]
             if shares:
                 bars.setdefault(change, {})[scheme] = 100 * mean(shares)
 
@@ -243,17 +242,6 @@ def killshot_drawing(evidence: Evidence) -> Drawing:
         "settings and seeds. The dashed line is chance for schemes with bits."
     )
     return Drawing("killshots", "Four targeted attacks", caption, svg)
-
-
-def numbers_of_all(evidence: Evidence, found: Sequence[object]) -> list[float]:
-    """Return the share of right answers of rows of several settings.
-
-    Args:
-        evidence: The rows.
-        found: Some of them.
-    """
-    rows = [row for row in evidence.rows if row in found and row.get("asked")]
-    return [int(row.get("matches")) / int(row.get("asked")) for row in rows]
 
 
 def _limits(ax: Axes) -> None:
