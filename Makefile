@@ -76,7 +76,16 @@ clean:  ## remove everything that make created
 	rm -rf $(VENV) demo-out dist build site
 
 # Benchmarks: measured promises. Every one is resumable; rows are kept in benchmarks/results/.
-.PHONY: false-positives strength robustness robustness-figures denials theory theory-figures bench-speed bench-scaling own-models
+.PHONY: bench bench-report false-positives strength robustness robustness-figures denials theory theory-figures bench-speed bench-scaling own-models
+
+GRIDS := $(addprefix benchmarks/grids/,main.toml robustness.toml ablations.toml forgers.toml)
+REPRODUCTION := --page docs/results/reproduction.md
+bench: venv  ## the main comparison of schemes, one piece of at most 75 minutes; run it again for the next
+	$(BIN)/invgnn bench run benchmarks/grids/main.toml --minutes 75
+
+bench-report: venv  ## tables, figures and page of the benchmark, from its rows; and whether they are sound
+	$(BIN)/invgnn bench report $(GRIDS) $(REPRODUCTION)
+	$(BIN)/invgnn bench check $(GRIDS) $(REPRODUCTION)
 
 false-positives: venv  ## how often innocent models verify: real models, fresh secrets (an hour)
 	$(BIN)/python benchmarks/false_positives.py --into docs/results/appendix/false-positives.md

@@ -153,12 +153,15 @@ def test_docs_quote_the_help(tmp_path):
     real = re.sub(r"```text\n\$ (invgnn.*?--help)\n.*?```", quoted, text, flags=re.DOTALL)
     (tmp_path / "cli.md").write_text(real, encoding="utf-8")
     assert text == real, f"the help has changed; if it reads well: cp {tmp_path}/cli.md {DOCS}"
-    assert real.count("$ invgnn") == 1 + len(VERBS)
+    assert real.count("$ invgnn") == 1 + len(VERBS) + 1 + len(BENCH)
 
 
-@pytest.mark.parametrize("verb", [verb.__name__.rpartition(".")[2] for verb in VERBS])
+BENCH = ("bench run", "bench report", "bench check")
+
+
+@pytest.mark.parametrize("verb", [*(verb.__name__.rpartition(".")[2] for verb in VERBS), *BENCH])
 def test_help_fits_and_teaches(verb):
-    text = run(verb, "--help").stdout
+    text = run(*verb.split(), "--help").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()
     assert f"\n    invgnn {verb}" in text

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import mean, median, stdev
-from typing import TYPE_CHECKING, Any
+from statistics import mean, median
+from typing import Any
 
-from scipy.stats import t as student
+from invgnn.bench.intervals import Interval
+from invgnn.bench.marked import ALPHA, left_out, options, owner_secret
 
-if TYPE_CHECKING:
-    from invgnn.schemes.scheme import Found
-    from invgnn.secret import Secret
-    from invgnn.training.fitting import FitOptions
-    from invgnn.training.tasks import Task
+__all__ = ["ALPHA", "Interval", "left_out", "options", "owner_secret"]
 
-ALPHA = 1e-6
-"""Significance level at which false positives are counted."""
 CONTROLS = 19
 """Number of unmarked models that every mark is read in."""
-FIRST_CONTROL = 1001
-"""Seed of the first of them; these seeds are used for nothing else."""
 BASE = "SS"
 """The scheme that accuracy and cost are compared with."""
-
-
-def options(task: Task, seed: int, epochs: int = 100) -> FitOptions:
-    """Return the settings of training, the same for every scheme and those of `train`.
-
-    Args:
-        task: The task.
-        seed: Seed of the run.
-        epochs: Number of epochs.
-    """
-    from invgnn.training.fitting import FitOptions
-
-    return FitOptions(epochs, seed=seed, decay=True, decoupled=task.level == "graph")
-
-
-def owner_secret(setting: str, seed: int, owner: str) -> Secret:
-    """Return the secret of an owner. It is public: for benchmarks only.
-
-    Args:
-        setting: Task and backbone, such as `Cora/GCN`.
-        seed: Seed of the run.
-        owner: Name of the owner.
-    """
-    from invgnn.secret import Secret, public_stream
-
-    return Secret(public_stream("comparison", owner, setting, seed).bytes(32))
 
 
 def grid(
@@ -106,78 +72,11 @@ MEASURED = (
 
 def _measured(setting: str, seed: int, scheme: str, epochs: int, controls: int) -> dict[str, Any]:
     """Return the figures of one trial."""
-    import time
-
-    from invgnn.bench.released import unmarked
+    from invgnn.bench.marked import begin, measured, train
     from invgnn.schemes.registry import find_schemes
-    from invgnn.training.tasks import load_task, new_model, parse_setting
 
-    name, backbone = parse_setting(setting)
-    task = load_task(name, seed)
-    model = new_model(task, backbone, seed)
-    chosen = next(one for one in find_schemes() if one.name == scheme).suited(model, task)
-    mark, other = (chosen.prepare(owner_secret(setting, seed, who), task) for who in ("owner", "other"))
-    start = time.process_time()
-    history = mark.train(model, task, options(task, seed, epochs))
-    seconds = time.process_time() - start
-    innocent = [unmarked(setting, FIRST_CONTROL + i, epochs) for i in range(controls)]
-    known, others = ([one.read(each) for each in innocent] for one in (mark, other))
-    found = mark.read(model).against([one.score for one in known])
-    second = other.read(model).against([one.score for one in others])
-    return {
-        "test_accuracy": round(history.test_acc, 4),
-        "val_accuracy": round(history.best_val_acc, 4),
-        "matches": found.matches,
-        "asked": found.asked,
-        "bits": round(found.bits, 2),
-        "null": found.null,
-        "other_matches": second.matches,
-        "other_bits": round(second.bits, 2),
-        "innocents": len(known),
-        "at_alpha": sum(one.shows(ALPHA) for one in left_out(known)),
-        "at_5": sum(one.shows(0.05) for one in left_out(known)),
-        "seconds": round(seconds, 2),
-        "more": "; ".join(f"{what} {value:.4g}" for what, value in found.more.items()),
-    }
-
-
-def left_out(found: Sequence[Found]) -> list[Found]:
-    """Return what a mark finds in unmarked models, each compared with the others if it has no exact law.
-
-    Args:
-        found: The findings.
-    """
-    scores = [one.score for one in found]
-    return [one.against(scores[:i] + scores[i + 1 :]) for i, one in enumerate(found)]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % confidence interval (Student).
-
-    Attributes:
-        mean: The mean.
-        half: Half the width of the interval; None for a single value.
-    """
-
-    mean: float
-    half: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
-        """Return the interval of the mean of some values.
-
-        Args:
-            values: At least one value.
-        """
-        n = len(values)
-        if n < 2:
-            return cls(values[0], None)
-        return cls(mean(values), float(student.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n))
-
-    def __str__(self) -> str:
-        width = "" if self.half is None else f" ± {100 * self.half:.1f}"
-        return f"{100 * self.mean:.1f}{width}"
+    chosen = next(one for one in find_schemes() if one.name == scheme)
+    return measured(train(begin(setting, seed, chosen, epochs)), controls)
 
 
 @dataclass(frozen=True)

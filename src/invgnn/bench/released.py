@@ -16,14 +16,13 @@ from typing import cast
 import torch
 from torch import nn
 
+from invgnn.bench.source import SourceTree
 from invgnn.nn.backbones import Backbone
 from invgnn.nn.model_file import load_model, save_model
 from invgnn.readout.reading import Access
 from invgnn.secret import Secret, public_stream
 from invgnn.training.tasks import Task, load_task, new_model, parse_setting
 from invgnn.training.trainer import train
-from invgnn.version import __version__
-from invgnn.watermark.context import FORMAT
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.sampler import Sampler
@@ -122,14 +121,20 @@ def cache_folder() -> Path:
     """Return the folder for trained models, and create it.
 
     Returns:
-        A folder inside `INVGNN_CACHE`, by default inside the temporary folder of the machine. Other
-        versions and other default settings have other folders.
+        A folder inside `INVGNN_CACHE`, by default inside the temporary folder of the machine. Other code
+        that trains, and other versions of torch, have other folders.
     """
     base = Path(os.environ.get("INVGNN_CACHE") or Path(tempfile.gettempdir()) / "invgnn-models")
-    made_by = json.dumps([__version__, FORMAT, torch.__version__, Recipe().record(), Sampler().record()])
+    made_by = json.dumps([_code(), torch.__version__])
     place = base / hashlib.sha256(made_by.encode()).hexdigest()[:12]
     place.mkdir(parents=True, exist_ok=True)
     return place
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """Return the digest of the code that trains the models."""
+    return SourceTree().digest([__name__])
 
 
 def unmarked(setting: str, seed: int, epochs: int = 100) -> nn.Module:

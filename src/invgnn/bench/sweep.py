@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
@@ -51,11 +52,11 @@ def sweep(
         raise ParameterError(f"workers={workers}", "at least one process has to do the work")
     if not listed:
         return
-    failed: list[tuple[Trial, _Failure]] = []
+    failed: list[tuple[Trial, Failure]] = []
     with Results(into, listed[0]) as results:
         todo = missing(listed, into)
-        for index, outcome in _outcomes(work, todo, workers, cluster):
-            if isinstance(outcome, _Failure):
+        for index, outcome in outcomes(work, todo, workers, cluster):
+            if isinstance(outcome, Failure):
                 failed.append((todo[index], outcome))
                 continue
             results.add(todo[index], outcome)
@@ -65,21 +66,43 @@ def sweep(
 
 
 @dataclass(frozen=True)
-class _Failure:
+class Failure:
+    """A trial that raised.
+
+    Attributes:
+        message: The exception, in one line.
+        trace: Its traceback.
+    """
+
     message: str
     trace: str = ""
 
 
-Outcomes = Iterator[tuple[int, Rows | _Failure]]
+Outcomes = Iterator[tuple[int, Rows | Failure]]
 
 
-def _outcomes(work: Work, trials: list[Trial], workers: int, cluster: str | None) -> Outcomes:
+def outcomes(
+    work: Work,
+    trials: list[Trial],
+    workers: int = 2,
+    cluster: str | None = None,
+    seconds: float | None = None,
+) -> Outcomes:
+    """Yield the index of every trial with its rows or its failure, as they come.
+
+    Args:
+        work: Function that runs one trial and returns its rows.
+        trials: The arguments of the trials.
+        workers: Number of processes on this machine.
+        cluster: Address of a Dask scheduler whose workers run the trials instead.
+        seconds: When to stop waiting. Trials that are running then are given up. None waits for all.
+    """
     if cluster is None or not trials:
-        return _on_processes(work, trials, min(workers, len(trials)))
-    return _on_cluster(work, trials, cluster)
+        return _on_processes(work, trials, min(workers, len(trials)), seconds)
+    return _on_cluster(work, trials, cluster, seconds)
 
 
-def _reported(failed: Sequence[tuple[Trial, _Failure]], total: int, path: str | Path) -> TrialError:
+def _reported(failed: Sequence[tuple[Trial, Failure]], total: int, path: str | Path) -> TrialError:
     trial, failure = failed[0]
     named = ", ".join(f"{name}={value}" for name, value in trial.items())
     error = TrialError(
@@ -93,7 +116,7 @@ def _reported(failed: Sequence[tuple[Trial, _Failure]], total: int, path: str | 
 _ALONE = threading.Lock()
 
 
-def _attempt(work: Work, trial: Trial) -> Rows | _Failure:
+def _attempt(work: Work, trial: Trial) -> Rows | Failure:
     """One trial in a worker: one thread, and none beside it that would draw from the same random states."""
     with _ALONE:
         os.environ.update(ONE_THREAD)  # for a torch to be imported; the next lines for one that is there
@@ -102,27 +125,29 @@ def _attempt(work: Work, trial: Trial) -> Rows | _Failure:
         try:
             return work(**trial)
         except Exception as error:
-            return _Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+            return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
-def _on_processes(work: Work, trials: list[Trial], workers: int) -> Outcomes:
+def _on_processes(work: Work, trials: list[Trial], workers: int, seconds: float | None) -> Outcomes:
     """Outcomes from joblib's process pool, made anew when one of its processes dies.
 
     What was finished by then is still handed over: futures keep it, where `joblib.Parallel` would not.
     """
     loky = _needed("joblib.externals.loky")
-    waiting = dict(enumerate(trials))
+    waiting, end = dict(enumerate(trials)), None if seconds is None else time.monotonic() + seconds
     for _ in range(1 + DEATHS):
         if not waiting:
             return
         pool = loky.ProcessPoolExecutor(workers, env=ONE_THREAD | KEEP_FREED)
         try:
             jobs = {pool.submit(_attempt, work, trial): i for i, trial in waiting.items()}
-            for job in as_completed(jobs):
+            for job in as_completed(jobs, None if end is None else max(0.0, end - time.monotonic())):
                 error = job.exception()
                 if not isinstance(error, BrokenExecutor):
                     del waiting[jobs[job]]
-                    yield jobs[job], job.result() if error is None else _Failure(repr(error))
+                    yield jobs[job], job.result() if error is None else Failure(repr(error))
+        except TimeoutError:
+            return
         finally:
             pool.shutdown(kill_workers=True)
     if waiting:
@@ -132,7 +157,7 @@ def _on_processes(work: Work, trials: list[Trial], workers: int) -> Outcomes:
         )
 
 
-def _on_cluster(work: Work, trials: list[Trial], address: str) -> Outcomes:
+def _on_cluster(work: Work, trials: list[Trial], address: str, seconds: float | None) -> Outcomes:
     """Outcomes from a Dask cluster, whose scheduler begins again what a lost worker had under way.
 
     Asked directly: joblib's Dask backend waits for ever for a trial that Dask has given up.
@@ -141,11 +166,14 @@ def _on_cluster(work: Work, trials: list[Trial], address: str) -> Outcomes:
     with _connected(distributed, address) as client:
         jobs = {client.submit(_attempt, work, trial, pure=False): i for i, trial in enumerate(trials)}
         arriving = distributed.as_completed(
-            list(jobs), loop=client.loop, with_results=True, raise_errors=False
+            list(jobs), loop=client.loop, with_results=True, raise_errors=False, timeout=seconds
         )  # results are fetched at once: one still with its worker would be lost with it, and done again
-        for job, result in arriving:
-            yield jobs[job], result if job.status == "finished" else _Failure(f"{job.status}: {result}")
-            job.release()
+        try:
+            for job, result in arriving:
+                yield jobs[job], result if job.status == "finished" else Failure(f"{job.status}: {result}")
+                job.release()
+        except TimeoutError:
+            client.cancel(list(jobs), force=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import typer
 
 from invgnn.cli import (
     attack,
+    bench,
     calibrate,
     carriers,
     challenge,
@@ -74,6 +75,7 @@ for verb in VERBS:
     name = verb.__name__.rpartition(".")[2]
     codes = getattr(verb, "EXIT_CODES", EXIT_CODES)
     app.command(name, epilog=f"{codes}\n{verb.EXAMPLES}")(getattr(verb, name))
+app.add_typer(bench.app)
 
 
 def _version(wanted: bool) -> None:
