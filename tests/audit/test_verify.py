@@ -387,12 +387,12 @@ def lazy(batch):
 
 
 def test_enough_bits_are_enough_exactly(marks, monkeypatch):
-    assert invgnn.audit.verify.GRINDING_BITS == 80
+    assert invgnn.audit.decision.GRINDING_BITS == 80
     suspect = puppet(marks[32], told(marks[32]))
     for tried in (1, 3):
         bits = verify(suspect, marks[32], suspects=tried).evidence_bits
         for needed, status in ((bits, "owned"), (math.nextafter(bits, 99), "inconclusive")):
-            monkeypatch.setattr("invgnn.audit.verify.GRINDING_BITS", needed)
+            monkeypatch.setattr("invgnn.audit.decision.GRINDING_BITS", needed)
             assert verify(suspect, marks[32], suspects=tried).status == status
 
 
@@ -541,7 +541,7 @@ def test_a_mark_that_is_too_small_says_how_much_it_can_give(options, most):
 def test_a_mark_that_can_give_just_enough_is_not_called_small(monkeypatch):
     most = math.log2(math.comb(64, 32)) - math.log2(2)
     for needed, small in ((most, False), (math.nextafter(most, 99), True)):
-        monkeypatch.setattr("invgnn.audit.verify.GRINDING_BITS", needed)
+        monkeypatch.setattr("invgnn.audit.decision.GRINDING_BITS", needed)
         assert ("can give at most" in decided(finding(-40 * BITS), m=64)[1]) is small
 
 
