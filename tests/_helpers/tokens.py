@@ -73,6 +73,7 @@ def party(
     days=365,
     hashed=None,
     old=False,
+    serial=None,
 ):
     """A certificate and its key; signed by itself without an issuer."""
     key = rsa.generate_private_key(65537, 2048) if old else ec.generate_private_key(ec.SECP256R1())
@@ -80,7 +81,7 @@ def party(
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     made = x509.CertificateBuilder().subject_name(subject).public_key(key.public_key())
     made = made.issuer_name(issuer.cert.subject if issuer else subject)
-    made = made.serial_number(x509.random_serial_number())
+    made = made.serial_number(serial or x509.random_serial_number())
     made = made.not_valid_before(start).not_valid_after(start + timedelta(days=days))
     if ca is not None:
         made = made.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)

@@ -219,13 +219,15 @@ def test_the_top_label_alone(remote_mark, server, endpoint):
         *("surrogates on carriers", "odd names on carriers"),
     ],
 )
-def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, behaviour, tmp_path):
+@pytest.mark.parametrize("batch", [1, 16])
+def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, behaviour, batch, tmp_path):
+    """Also if no batch of questions is without a carrier, so that at first no request is answered."""
     path = tmp_path / "a.jsonl"
     with (
         server("innocent") as (safe, _, log),
         server(behaviour=behaviour, elsewhere=safe) as (url, _, _),
     ):
-        held = endpoint(url, attempts=1, batch=1, journal=path)
+        held = endpoint(url, attempts=1, batch=batch, journal=path)
         verdict = invgnn.verify(held, remote_mark, access="logits")
     assert verdict.status == "inconclusive"
     assert verdict.refused["carriers"] == 128

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from invgnn.court.bound import Token, draw_bound
 from invgnn.court.claim import Claim
@@ -90,3 +93,14 @@ def test_a_claim_needs_its_own_data_and_a_finished_mark(house, people, motifs):
         Claim.make(unfinished, house.model, people.owner, motifs.data)
     with pytest.raises(ParameterError, match="contradicts"):
         Claim.make(house.mark, house.model, people.owner, motifs.data)  # its token is missing
+
+
+def test_the_size_of_a_score_channel_is_chosen_before_the_token(authority):
+    """A node task says how many inputs it has; what the mark is drawn from after the token does not."""
+    steps = torch.arange(400).repeat(3), torch.tensor([1, 7, 31]).repeat_interleave(400)
+    ends = torch.stack([steps[0], (steps[0] * steps[1] + steps[1]) % 400])
+    graph = Data(
+        x=torch.eye(5)[torch.arange(400) % 5], edge_index=to_undirected(ends[:, ends[0] != ends[1]])
+    )
+    mark, _ = draw_bound(Secret(bytes(32)), graph, authority.url, m=16, classes=3, score_channel="auto")
+    assert mark.score_channel == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives import hashes
@@ -130,6 +131,16 @@ def test_what_a_date_leaves_open_counts_against_the_claimant(time, stated, late,
 def test_a_name_cannot_pass_for_another_line():
     reply = signed_by(party("a\nOWNED\u202e", ROOT))
     assert check(reply).authority.isprintable()
+
+
+def test_a_certificate_that_was_added_names_no_authority():
+    """Whoever passes a token on can add certificates, also with the issuer and number of the signer's."""
+    added = SimpleNamespace(cert=ROOT.cert, key=LEAF.key)
+    decoys = [party(f"National Institute {i}", added, serial=LEAF.cert.serial_number) for i in range(3)]
+    for chosen in (decoys[:1], decoys):
+        with pytest.raises(TimestampError):
+            check(token(stamped(MESSAGE), LEAF, *chosen))
+    assert check(token(stamped(MESSAGE), LEAF, party("another", ROOT))).authority == "CN=authority"
 
 
 def test_overlapping_dates_show_no_order():

@@ -71,6 +71,8 @@ def draw_bound(secret: Secret, data: Any, url: str, **options: Any) -> tuple[Wat
         TimestampError: If the authority grants no token.
     """
     context, salt = Watermark.draw(secret, data, **options).context, os.urandom(SIZE)
+    if "score_channel" in options:  # `auto` counts the inputs, which a reference does not hold
+        options["score_channel"] = context.get("function")
     reference = Reference.of(data, tensors=options.pop("tensors", None))
     labels = digest_labels(reference.labels)
     token = request_token(url, message_before_drawing(commit_secret(secret, salt), context, labels))

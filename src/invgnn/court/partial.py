@@ -133,6 +133,13 @@ def _revealed(claim: Claim, values: list[dict[str, Any]], size: int) -> Revealed
     streams = {one["access"]: one["stream"] for one in ways}
     if not all(type(key) is bytes and len(key) == SIZE for key in streams.values()):
         raise ParameterError("a leaf holds no key of a direction", "ask for another opening")
+    if len(streams) != len(ways):
+        raise ParameterError("two leaves hold keys of one level", "ask for another opening")
+    if "shared_halves" in claim.context and streams.get("logits") != streams.get("labels"):
+        raise ParameterError(
+            "the claim says that logits and labels share a direction, and the leaves hold two",
+            "ask for another opening",
+        )
     readings = tuple(
         one
         for one in map(Reading.recall, claim.context["readings"])

@@ -203,16 +203,18 @@ def _times(info: Any, fraction: bool) -> tuple[datetime, datetime]:
 def _authority(held: Any) -> str:
     """Return the subject of the certificate that signed a token."""
     (signer,) = held.signed_data.signer_infos
-    for data in held.signed_data.certificates:
-        found = x509.load_der_x509_certificate(data)
-        if (found.issuer, found.serial_number) == (signer.issuer, signer.serial_number):
-            if not _sound(found):
-                raise TimestampError(
-                    "the authority's certificate is signed with an outdated hash", "use another authority"
-                )
-            name = found.subject.rfc4514_string()[:200]
-            return "".join(letter if letter.isprintable() else "?" for letter in name)
-    raise TimestampError("the token does not contain its certificate", "request another token")
+    known = map(x509.load_der_x509_certificate, held.signed_data.certificates)
+    number = (signer.issuer, signer.serial_number)
+    found = [one for one in known if (one.issuer, one.serial_number) == number]
+    if len(found) != 1:  # anybody can add certificates to a token, also of the same issuer and number
+        what = "does not contain its certificate" if not found else "contains several such certificates"
+        raise TimestampError(f"the token {what}", "request another token")
+    if not _sound(found[0]):
+        raise TimestampError(
+            "the authority's certificate is signed with an outdated hash", "use another authority"
+        )
+    name = found[0].subject.rfc4514_string()[:200]
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _sound(certificate: x509.Certificate) -> bool:

@@ -51,7 +51,7 @@ class TimedConnection(H11Protocol):
             self._deadline = None
 
     def _late(self) -> None:
-        """Close the connection if no request is in progress."""
+        """End the connection if no request is in progress, also if the client reads nothing."""
         self._deadline = None
         if not self._busy:
-            self.transport.close()
+            self.transport.abort()

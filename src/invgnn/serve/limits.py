@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -56,7 +57,11 @@ class LimitedApp:
             part = next(parts, None)
             return part if part is not None else await receive()
 
-        await self.app(scope, replay, send)
+        async def sent(message: Message) -> None:
+            await asyncio.wait_for(send(message), self.limits.seconds)
+
+        with contextlib.suppress(TimeoutError):  # a client that does not read gives its place to others
+            await self.app(scope, replay, sent)
 
 
 async def _body(scope: Message, receive: Receive, most: int) -> bytes | None:

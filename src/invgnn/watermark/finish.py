@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import nn
@@ -41,6 +42,9 @@ def _refresh_statistics(mark: Refreshable, model: nn.Module, inputs: TaskBatches
     norms = tracking_norms(model)
     held = [(value, value.clone()) for norm in norms for value in norm.buffers()]
     before = loss_of(mark, model, training=False)
-    if reestimate(model, inputs, mark.forward) and loss_of(mark, model, training=False) > before:
+    if not reestimate(model, inputs, mark.forward):
+        return
+    after = loss_of(mark, model, training=False)
+    if math.isfinite(before) and not after <= before:
         for value, old in held:
             value.copy_(old)

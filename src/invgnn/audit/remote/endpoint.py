@@ -107,6 +107,7 @@ class Endpoint:
         self.max_queries, self.price, self.budget = _terms(max_queries, price, budget)
         self.journal, self.signer = Journal(journal), signer
         self._streak = 0
+        self._known: Shown | None = None  # a graph that the server has answered
 
     def __repr__(self) -> str:
         return f"Endpoint({self.transport.shown!r})"
@@ -205,6 +206,7 @@ class Endpoint:
                         found[place] = reply
                 except (Refused, TurnedAway) as error:
                     self._failed(error, pace, len(chosen))
+                    await self._go_on(client, pace, error)
                     if len(chosen) > 1:
                         todo.extendleft(np.array_split(chosen, 2)[::-1])
                     elif isinstance(error, TurnedAway) and int(chosen[0]) not in later:
@@ -237,12 +239,16 @@ class Endpoint:
         body = json.dumps(self.wire.encode(graphs, number)).encode()
         replies = await self.transport.post(client, pace, body, read, self._attempts(len(graphs)))
         self._streak = 0
+        if replies[0].rows is not None:
+            self._known = graphs.take(np.arange(1))
         self.journal.answered(names, replies, sent=pace.sent * len(graphs), requests=pace.sent, body=raw)
         return replies
 
     def _attempts(self, graphs: int) -> int:
         """Return how often a request may be sent: less often after a failure, and within the budget."""
-        most = self.transport.attempts if self._streak == 0 else min(2, self.transport.attempts)
+        most = self.transport.attempts
+        if self._streak:  # do not wait again and again for a server that may be down
+            most = min(2 if self._answered else 1, most)
         return next((one for one in range(most, 1, -1) if self.allowed(one * graphs)), 1)
 
     @property
@@ -251,22 +257,43 @@ class Endpoint:
         return any(line["type"] == "replies" for line in self.journal.lines)
 
     def _failed(self, error: Refused | TurnedAway, pace: Pace, graphs: int) -> None:
-        """Count a request that failed; give up after too many in a row.
+        """Count a request that failed.
 
-        A server that has answered others may pretend to be busy, or redirect, where a graph looks like a
-        carrier: that counts as a refusal.
+        A server may pretend to be busy, or redirect, where a graph looks like a carrier. That counts as a
+        refusal if it answers other questions.
         """
         self.journal.append({"type": "failure", "sent": pace.sent * graphs, "requests": pace.sent})
-        if isinstance(error, TurnedAway) and not self._answered:
-            raise error
         self._streak += 8 if error.late else 1
         if error.status in SETTINGS and not self._answered:
             raise EndpointError(f"{self.shown} refuses requests ({error.message})", error.advice)
-        if self._streak >= (PATIENCE if self._answered else FIRST_PATIENCE):
-            self._streak = 0
-            if not self._answered and not error.late:
-                raise SuspectError(f"{self.shown} answers no question: {error.message}", error.advice)
+
+    async def _go_on(self, client: Any, pace: Pace, error: Refused | TurnedAway) -> None:
+        """Give up after too many failures in a row, unless the server answers a question that it knows."""
+        if self._streak < (PATIENCE if self._answered else FIRST_PATIENCE):
+            return
+        self._streak = 0
+        if not self._answered and isinstance(error, TurnedAway):
+            raise error
+        if not self._answered and not error.late:
+            raise SuspectError(f"{self.shown} answers no question: {error.message}", error.advice)
+        if error.late or self._known is None or not await self._answers(client, pace, self._known):
             raise EndpointError(f"{self.shown} has stopped answering ({error.message})", RESUME)
+
+    async def _answers(self, client: Any, pace: Pace, graph: Shown) -> bool:
+        """Return whether the server answers a question. The reply is not kept, and counts as sent."""
+        self.require(1)
+        number = secrets.token_hex(8)
+        body = json.dumps(self.wire.encode(graph, number)).encode()
+        pace.sent = 0
+        try:
+            replies = await self.transport.post(
+                client, pace, body, lambda raw: self.wire.decode(parsed(raw), graph, number), 1
+            )
+        except (Refused, TurnedAway):
+            return False
+        finally:
+            self.journal.append({"type": "failure", "sent": pace.sent, "requests": pace.sent})
+        return replies[0].rows is not None
 
     def _settle(self, refused: list[int], found: list[Reply | None], digests: Sequence[str]) -> None:
         """Record refusals once the server has answered another question: it was not simply down."""
