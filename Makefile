@@ -59,8 +59,8 @@ dist: venv  ## build wheel and sdist into dist/
 	rm -rf dist
 	$(BIN)/python -m build -q
 
-test-stories: venv  ## run the longest stories: an audit over HTTP, a score channel, the wheel, two processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m story -n 2 --dist worksteal
+test-stories: venv  ## run the longest stories: audits over HTTP, the wheel, two processes, the tutorial, grids
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m story -n 2 --dist loadfile
 
 test-slow: venv  ## run the statistical checks that take minutes to hours
 	$(BIN)/pytest -m slow

@@ -46,6 +46,7 @@ def test_every_page_is_in_the_navigation():
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").glob("**/*.md")}
 
 
+@pytest.mark.story
 def test_the_tutorial_runs_as_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "urandom", lambda size: bytes(range(size)))
     monkeypatch.chdir(tmp_path)

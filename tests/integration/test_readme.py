@@ -17,6 +17,7 @@ EPOCHS |= {"encodings": 4, "regression": 25, "link_prediction": 8}
 NEEDS = {"edge_attributes": "MUTAG", "regression": "MUTAG", "link_prediction": "Cora"}
 EPOCHS |= {"typed_graphs": 6, "monitored_loop": 12, "random_node_loader": 10, "lightning_callback": 15}
 EPOCHS["ddp"] = 6  # here one process; with two in test_distributed
+LONG = {"trained_model", "lightning_callback", "typed_graphs", "gat"}
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,9 @@ def test_every_example_is_run():
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EPOCHS) | played
 
 
-@pytest.mark.parametrize("name", EPOCHS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.story] if name in LONG else []) for name in EPOCHS]
+)
 @pytest.mark.filterwarnings("ignore::invgnn.errors.InvgnnWarning")  # few epochs embed little
 @pytest.mark.filterwarnings("ignore:::lightning")
 def test_example(name):

@@ -19,6 +19,7 @@ from invgnn.court.document_schemas import KINDS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("src", "pyproject.toml", "README.md", "LICENSE")
+pytestmark = pytest.mark.story
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,6 @@ def test_a_judge_with_nothing_but_the_wheel_believes_the_owner_and_not_the_forge
     assert (forger["status"], forger["reasons"][0]["code"]) == ("not shown", "chance")
 
 
-@pytest.mark.story
 def test_the_demo_runs(run, tmp_path):
     record = json.loads(run("invgnn", "demo", "--epochs", "15", "--json", "-o", str(tmp_path / "out")))
     rows = {row["model"]: row for row in record["rows"]}

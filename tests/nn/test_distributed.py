@@ -39,6 +39,7 @@ WRAPPERS = {
     "unused parameters": ({"find_unused_parameters": True}, ("sum", "guard", "joint guard")),
 }
 CASES = [(order, name) for name, (_, orders) in WRAPPERS.items() for order in orders]
+pytestmark = pytest.mark.story
 
 
 def work(rank, world, folder):
@@ -235,7 +236,6 @@ def test_one_process_reads_alone(results):
     assert digest == digest_model(parts(0, m=16, backbone="GIN")[2])
 
 
-@pytest.mark.story
 def test_example_under_torchrun(tmp_path):
     path = ROOT / "examples" / "ddp.py"
     script = tmp_path / "run.py"
