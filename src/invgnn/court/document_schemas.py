@@ -33,7 +33,10 @@ def validate(kind: str, record: Any) -> None:
     Raises:
         ParameterError: If they do not fit. The message names the first part that does not.
     """
-    error = next(iter(_validator(kind).iter_errors(record)), None)
+    try:
+        error = next(iter(_validator(kind).iter_errors(record)), None)
+    except RecursionError:  # the message of an error shows the value
+        raise ParameterError("the document is nested too deeply", f"see the schema of a {kind}") from None
     if error is not None:
         at = "/".join(map(str, error.absolute_path)) or "the document"
         raise ParameterError(f"{at[:200]}: {error.message[:200]}", f"see the schema of a {kind}")

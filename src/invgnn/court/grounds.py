@@ -17,6 +17,10 @@ REQUESTS = 2**30
 """How many tokens one party is assumed to have requested at most: 34 a second for a year."""
 
 
+OLDER = "claim older than the suspect"
+"""The name of the ground that rests on dates."""
+
+
 @dataclass(frozen=True)
 class Ground:
     """One reason why nobody searched for a secret that fits the suspect.
@@ -100,7 +104,7 @@ def _older(
     alpha: float, stamp: Stamp | None, since: datetime | None, shared: float | None, claims: int
 ) -> Ground:
     """Return the ground of a claim that precedes the suspect."""
-    name, needed = "claim older than the suspect", _needed(alpha, claims) + max(shared or 0.0, 0.0)
+    name, needed = OLDER, _needed(alpha, claims) + max(shared or 0.0, 0.0)
     if stamp is None:
         return Ground(name, False, needed, "The claim has no timestamp that counts here.")
     if since is None:

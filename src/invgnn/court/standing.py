@@ -59,6 +59,7 @@ class Standing:
         mark: The regenerated mark, after a full opening that fits the claim.
         verdict: The public part of the verdict.
         decoys: How the answers compare with random keys.
+        shared: The most evidence in bits that a control has for the mark; None if none was read.
     """
 
     claim: Claim
@@ -73,6 +74,7 @@ class Standing:
     mark: Watermark | None = field(default=None, repr=False)
     verdict: dict[str, Any] | None = None
     decoys: dict[str, int] | None = None
+    shared: float | None = None
 
     @property
     def detected(self) -> bool:
@@ -168,7 +170,8 @@ def _fully(
     level = -math.log2(alpha)
     shared = [one["evidence_bits"] for one in verdict.controls if "evidence_bits" in one]
     verified = [one for one in shared if one >= level]
-    about = {**about, "grounds": weigh(shared=max(shared, default=None))}
+    most = max(shared, default=None)
+    about = {**about, "grounds": weigh(shared=most), "shared": most}
     checks = [*checks, _controls(len(verdict.controls), len(verified))]
     if verdict.status == "owned" and not _held(about["grounds"], verdict.evidence_bits):
         why = _ungrounded(about["grounds"])  # controls have a part of the evidence, too
