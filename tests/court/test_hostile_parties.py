@@ -269,6 +269,28 @@ def test_openings_of_a_hostile_claimant_give_an_answer(case, people, tmp_path):
             assert case.decide(opened=opened).status in {"inconclusive", "not shown"}
 
 
+def test_partial_openings_of_a_hostile_claimant_give_an_answer(case, people, tmp_path):
+    """Places, salts and paths of leaves, and the challenge, are the claimant's as well."""
+    from invgnn.court import opening
+
+    made = Challenge.draw(case.claim, people.judge, CASE, 8)
+    arrays, rng = [np.array([0, 1]), np.zeros(0)], np.random.default_rng(5)
+    for form, places in (("prefix", range(16)), ("drawn", made.drawn(case.claim))):
+        revealed = {"leaves": opening._shown(case.claim, case.mark, places)}
+        revealed |= {"challenge": made.document.bytes} if form == "drawn" else {}
+        chosen = [path for path in paths(revealed) if len(path) < 2 or path[1] == 0]
+        for path in chosen:
+            for odd in (*arrays, *some(rng, odd_values(), 3)):
+                try:
+                    whole = exchanged(revealed, path, odd)
+                    held = (case.claim, people.owner, people.judge.public(), CASE, True)
+                    opening._write(tmp_path / "a", form, whole, *held)
+                    opened = load_opening(tmp_path / "a", people.judge)
+                except InvgnnError:
+                    continue
+                assert case.decide(opened=opened).status in {"inconclusive", "not shown"}, (path, odd)
+
+
 def test_claims_of_a_hostile_claimant_give_an_answer(case, people, tmp_path):
     """Every value of a claim is exchanged, and the claim is signed again."""
     rng, judged = np.random.default_rng(4), 0

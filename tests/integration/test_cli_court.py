@@ -130,7 +130,7 @@ def test_a_challenge_and_a_prefix_are_evidence_and_inconclusive(shell):
     shell(f"{base} --case '{CASE}' --prefix -o @prefix.opening")
     for form in ("drawn", "prefix"):
         line = shell.judge.replace("@a.opening", f"@{form}.opening")
-        found = shell(f"{line} --suspect @a.model -o @{form}.json", 3)
+        found = shell(f"{line} --suspect @a.model -o @{form}.json --report @{form}.html", 3)
         assert found["reasons"][0]["code"] == "partial"
     assert "--case" in shell(f"{base} -o @none.opening", 2)["message"]
     assert not (shell.folder / "none.opening").exists()
@@ -152,6 +152,11 @@ def test_rivals(shell, tmp_path):
     assert found["rivals"][0]["outcome"] == "not settled"
     wrong = line.replace("@claim.json,@a.opening,@a.model", "@claim.json")
     assert "rival" in shell(f"{wrong} -o {tmp_path}/b.json", 2)["message"]
+    for end in ("", ",", ",,BA-2motif", ",@a.model,BA-2motif"):
+        words = line.replace("@a.opening,@a.model", f"@a.opening{end}")
+        assert shell(f"{words} -o {tmp_path}/c{len(end)}.json", 3)["rivals"][0]["outcome"] == "not settled"
+    more = line.replace(",@a.model", ",,none:data")
+    assert "none:data" in shell(f"{more} -o {tmp_path}/d.json", 2)["message"]
 
 
 @pytest.mark.parametrize(

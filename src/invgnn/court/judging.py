@@ -144,7 +144,7 @@ def voids(own: Standing, exhibits: Exhibits, settled: Sequence[Settled] = ()) ->
     """Return what would void a judgement, in plain words."""
     found = [
         "An older claim on the same secret, or a rival mark in the original of the claimant, is shown.",
-        "Code listed in the verdict was not read by the judge, or does not come from where it says.",
+        "Code that the judgement lists was not read by the judge, or does not come from where it says.",
         "The suspect that was read is not the suspect of the case: compare the digests.",
         "The reference data, the architecture or the controls came from the claimant unchecked.",
     ]

@@ -252,6 +252,12 @@ def _partly(about: dict[str, Any], checks: list[Check], shown: Revealed, exhibit
         },
         "code": {"foreign": []} if code is None else code.record(),
         "suspects": exhibits.suspects,
+        "alpha": about["alpha"],
+        "controls": [
+            {"digest": trace(other).digest if isinstance(other, nn.Module) else "function"}
+            | {"matches": one.matches, "evidence_bits": laws.evidence_bits(one.log_p)}
+            for other, one in zip(others, tests, strict=True)
+        ],
     }
     if found.log_p > level:
         status, reason = "not shown", ("chance", "an unrelated model could give these answers by chance")
