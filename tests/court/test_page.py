@@ -82,7 +82,10 @@ def test_what_stands_between_the_judge_and_the_weights_is_on_the_page(pages):
 def test_a_part_promises_no_more_than_it_proves(pages):
     text = render_judgement(pages["partial"])
     assert "which nobody can check" in text
-    assert "✓ </span>" not in text
+    assert "determines 32 private" not in text
+    assert "determines 64 private" in render_judgement(pages["owned"])
+    assert "all are opened.\n<i>b</i>" in text
+    assert not any("tokens" in void for void in pages["partial"].payload["voids"])
     assert "because the bits are random" not in text
     assert "because the bits are random" in render_judgement(pages["owned"])
     assert "α = 10⁻⁶" in render_judgement(pages["owned"])

@@ -148,7 +148,8 @@ def voids(own: Standing, exhibits: Exhibits, settled: Sequence[Settled] = ()) ->
         "The suspect that was read is not the suspect of the case: compare the digests.",
         "The reference data, the architecture or the controls came from the claimant unchecked.",
     ]
-    used = {one.ground for one in own.grounds if one.available and own.bits >= one.needed}
+    rests = own.grounds if own.status == "owned" else ()
+    used = {one.ground for one in rests if one.available and own.bits >= one.needed}
     if OLDER in used and own.bits < 80:
         found += [
             "The suspect existed before the date that the judge found.",
