@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
+from invgnn.cli.console import check_input, check_outputs, fold, open_passphrase, verb
 from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import (
     Alpha,
@@ -154,9 +154,7 @@ def judge(
     Writes the judgement to FILE. It contains no secret, and anybody can check it with invgnn check.
     """
     check_input(claim, opening, suspect, key, original, *(control or ()), *(tsa_root or ()))
-    for path in (output, report):
-        if path is not None:
-            check_output(path, overwrite)
+    check_outputs(output, report, overwrite=overwrite)
     if (task is None) == (reference is None):
         raise ParameterError("give --task or --reference, not both", "use your own copy of the data")
     passphrase = open_passphrase(key, passphrase_file)

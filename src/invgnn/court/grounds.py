@@ -70,7 +70,7 @@ def grounds_of(
         token: What the token proves that the bits are bound to.
         chosen: What the bits depend on that may have been chosen after the token; None if nothing.
         shared: Evidence in bits that unmarked models of the task have for the mark, at most; None if none
-            was read.
+            was read at every level at which the suspect was.
         claims: Largest number of claims that the claimant may have filed.
         requests: Largest number of tokens that the claimant may have requested.
     """
@@ -116,8 +116,9 @@ def _older(
         return Ground(name, False, needed, says)
     if shared is None:
         says = (
-            "No unmarked model of the same task was read. A secret may have been searched for, before it "
-            "was claimed, that fits what all models of the task answer alike."
+            "No unmarked model of the same task was read at every level at which the suspect was. A secret "
+            "may have been searched for, before it was claimed, that fits what all models of the task "
+            "answer alike."
         )
         return Ground(name, False, needed, says)
     says = (

@@ -59,7 +59,8 @@ class Standing:
         mark: The regenerated mark, after a full opening that fits the claim.
         verdict: The public part of the verdict.
         decoys: How the answers compare with random keys.
-        shared: The most evidence in bits that a control has for the mark; None if none was read.
+        shared: The most evidence in bits that a control has for the mark; None if none was read at every
+            level at which the suspect was.
     """
 
     claim: Claim
@@ -170,7 +171,7 @@ def _fully(
     level = -math.log2(alpha)
     shared = [one["evidence_bits"] for one in verdict.controls if "evidence_bits" in one]
     verified = [one for one in shared if one >= level]
-    most = max(shared, default=None)
+    most = max(shared) if any(_compares(one, verdict) for one in verdict.controls) else None
     about = {**about, "grounds": weigh(shared=most), "shared": most}
     checks = [*checks, _controls(len(verdict.controls), len(verified))]
     if verdict.status == "owned" and not _held(about["grounds"], verdict.evidence_bits):
@@ -187,6 +188,12 @@ def _fully(
         verdict=json.loads(json.dumps(verdict.to_json(private=False))),
         decoys=_decoys(said, bits),
     )
+
+
+def _compares(control: dict[str, Any], verdict: Verdict) -> bool:
+    """Return whether a control was read at every level at which the suspect was."""
+    read = {one["access"] for one in verdict.levels if one["read"]}
+    return "evidence_bits" in control and read <= set(control["read_at"])
 
 
 def _held(grounds: tuple[Ground, ...], bits: float) -> list[str]:
