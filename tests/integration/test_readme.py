@@ -38,6 +38,11 @@ def test_readme_quickstart_has_six_lines():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) == 6
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_does_something_if_it_is_run(path):
+    assert re.search(r'^if __name__ == "__main__":\n    .*main\(', path.read_text(), re.MULTILINE)
+
+
 def test_every_example_is_run():
     played = {"court", "remote_audit"}  # in test_wheel, and in test_remote_story
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EPOCHS) | played
