@@ -148,19 +148,34 @@ def limit(honest: Any, loss: float) -> float:
     return float(np.sort(honest)[len(honest) - 1 - int(loss * len(honest))])
 
 
-def left(mark: Any, answers: Any, found: dict[str, tuple[Any, Any]], loss: float, seed: int) -> float:
-    """Return the evidence if flagged carriers get the answers of random ordinary inputs."""
+def left(
+    mark: Any,
+    answers: Any,
+    found: dict[str, tuple[Any, Any]],
+    loss: float,
+    seed: int,
+    shift: Any = None,
+) -> float:
+    """Return the evidence if flagged carriers get the answers of random ordinary inputs.
+
+    A score channel asks about inputs of the task alone; what it shows (`shift`) is left.
+    """
     from dataclasses import replace
 
     import numpy as np
 
-    least = float(mark.evidence(answers).bits())
+    from invgnn.audit.examine import with_channel
+
+    def evidence(seen: Any) -> float:
+        return float(with_channel(mark.evidence(seen), shift).bits())
+
+    least = evidence(answers)
     for carriers, honest in found.values():
         draws, flagged, bits = np.random.default_rng(seed), carriers > limit(honest, loss), []
         for _ in range(LUCK):
             said = answers.carriers.copy()
             said[flagged] = draws.choice(answers.ordinary, int(flagged.sum()))
-            bits.append(mark.evidence(replace(answers, carriers=said)).bits())
+            bits.append(evidence(replace(answers, carriers=said)))
         least = min(least, float(np.mean(bits)))
     return least
 
