@@ -185,6 +185,12 @@ def test_only_servers_are_asked_question_by_question(remote_mark, motifs):
         invgnn.verify(lambda batch: np.zeros((1, 2)), remote_mark, sequential="betting")
 
 
+def test_a_plain_mark_is_not_audited_in_steps(draw, endpoint):
+    with pytest.raises(ParameterError, match="bits that come from the secret") as caught:
+        invgnn.verify(endpoint("http://127.0.0.1:9/v2/models/m"), draw(key="plain"), sequential="sprt")
+    assert "keyed" in caught.value.advice
+
+
 # -- over HTTP -----------------------------------------------------------------------------------------
 
 

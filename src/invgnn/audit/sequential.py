@@ -275,7 +275,7 @@ class _Course:
             score_shift=shift,
             columns=columns,
             aligned=columns != ways[0],
-            tests=2 * len(self.readings),
+            tests=2 * len(self.readings) if self.rules == 1 else 1,  # all share one wealth
             log_p=log_p,
             refusal=refusal_of(readable, len(self.votes), len(self.places) - len(self.votes)),
             queries=self.session.position + (0 if shift is None else shift.inputs),

@@ -109,6 +109,11 @@ def verify(
     mark = Watermark.fresh(mark)
     enough = sufficient or beyond_search()
     how = Sequential(sequential) if isinstance(sequential, str) else sequential  # type: ignore[arg-type]
+    if how is not None and mark.context["key"] != "keyed":
+        raise ParameterError(
+            "a sequential audit bets on bits that come from the secret, and those of a plain mark do not",
+            "leave out sequential=, or draw a keyed mark",
+        )
     session = None
     if isinstance(suspect, Endpoint | Transcript):
         settings = _settings(how, enough, access, alpha, suspects, suspect.journal.plan)
