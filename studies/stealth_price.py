@@ -22,6 +22,8 @@ from invgnn.storage.tables import read_rows
 
 SETTINGS = ("Cora/GCN", "CiteSeer/GCN", "PubMed/GCN", "Photo/GraphSAGE", "PROTEINS/GIN", "NCI1/GIN")
 SEEDS = range(41, 44)
+CARRIERS = {"PROTEINS/GIN": (128, 256), "NCI1/GIN": (256,)}
+"""Numbers of carriers; 128 elsewhere."""
 LOSSES = (0.001, 0.01, 0.05, 0.1, 0.2)
 """Shares of honest traffic that the server answers at random."""
 LOSS = 0.01
@@ -36,10 +38,11 @@ def grid() -> Iterator[dict[str, Any]]:
     """Yield all trials, seeds in turn."""
     for seed in SEEDS:
         for setting in SETTINGS:
-            yield {"setting": setting, "seed": seed}
+            for m in CARRIERS.get(setting, (128,)):
+                yield {"setting": setting, "seed": seed, "m": m}
 
 
-def trial(setting: str, seed: int) -> list[dict[str, Any]]:
+def trial(setting: str, seed: int, m: int) -> list[dict[str, Any]]:
     """Train one marked model, and read it and two fine-tuned copies, with and without a detector."""
     import time
 
@@ -54,11 +57,11 @@ def trial(setting: str, seed: int) -> list[dict[str, Any]]:
     name, backbone = parse_setting(setting)
     task = load_task(name, seed)
     secret = Secret(public_stream("stealth price", setting, seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, classes=task.num_classes, stealth=True)
+    mark = Watermark.draw(secret, task.data, m=m, classes=task.num_classes, stealth=True)
     model = new_model(task, backbone, seed)
     start = time.process_time()
     train(model, task, mark, seed=seed)
-    row: dict[str, Any] = {"setting": setting, "seed": seed}
+    row: dict[str, Any] = {"setting": setting, "seed": seed, "m": m}
     row["seconds"] = round(time.process_time() - start, 1)
     row["unmarked accuracy"] = round(accuracy(unmarked(setting, seed), task, task.test), 4)
     found = seen(task, mark, model, seed)
