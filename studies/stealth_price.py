@@ -22,6 +22,8 @@ from invgnn.storage.tables import read_rows
 
 SETTINGS = ("Cora/GCN", "CiteSeer/GCN", "PubMed/GCN", "Photo/GraphSAGE", "PROTEINS/GIN", "NCI1/GIN")
 SEEDS = range(41, 44)
+CARRIERS = {"PROTEINS/GIN": (128, 256), "NCI1/GIN": (256,)}
+"""Numbers of carriers; 128 elsewhere."""
 LOSSES = (0.001, 0.01, 0.05, 0.1, 0.2)
 """Shares of honest traffic that the server answers at random."""
 LOSS = 0.01
@@ -36,10 +38,11 @@ def grid() -> Iterator[dict[str, Any]]:
     """Yield all trials, seeds in turn."""
     for seed in SEEDS:
         for setting in SETTINGS:
-            yield {"setting": setting, "seed": seed}
+            for m in CARRIERS.get(setting, (128,)):
+                yield {"setting": setting, "seed": seed, "m": m}
 
 
-def trial(setting: str, seed: int) -> list[dict[str, Any]]:
+def trial(setting: str, seed: int, m: int) -> list[dict[str, Any]]:
     """Train one marked model, and read it and two fine-tuned copies, with and without a detector."""
     import time
 
@@ -54,11 +57,11 @@ def trial(setting: str, seed: int) -> list[dict[str, Any]]:
     name, backbone = parse_setting(setting)
     task = load_task(name, seed)
     secret = Secret(public_stream("stealth price", setting, seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, classes=task.num_classes, stealth=True)
+    mark = Watermark.draw(secret, task.data, m=m, classes=task.num_classes, stealth=True)
     model = new_model(task, backbone, seed)
     start = time.process_time()
     train(model, task, mark, seed=seed)
-    row: dict[str, Any] = {"setting": setting, "seed": seed}
+    row: dict[str, Any] = {"setting": setting, "seed": seed, "m": m}
     row["seconds"] = round(time.process_time() - start, 1)
     row["unmarked accuracy"] = round(accuracy(unmarked(setting, seed), task, task.test), 4)
     found = seen(task, mark, model, seed)
@@ -148,19 +151,34 @@ def limit(honest: Any, loss: float) -> float:
     return float(np.sort(honest)[len(honest) - 1 - int(loss * len(honest))])
 
 
-def left(mark: Any, answers: Any, found: dict[str, tuple[Any, Any]], loss: float, seed: int) -> float:
-    """Return the evidence if flagged carriers get the answers of random ordinary inputs."""
+def left(
+    mark: Any,
+    answers: Any,
+    found: dict[str, tuple[Any, Any]],
+    loss: float,
+    seed: int,
+    shift: Any = None,
+) -> float:
+    """Return the evidence if flagged carriers get the answers of random ordinary inputs.
+
+    A score channel asks about inputs of the task alone; what it shows (`shift`) is left.
+    """
     from dataclasses import replace
 
     import numpy as np
 
-    least = float(mark.evidence(answers).bits())
+    from invgnn.audit.examine import with_channel
+
+    def evidence(seen: Any) -> float:
+        return float(with_channel(mark.evidence(seen), shift).bits())
+
+    least = evidence(answers)
     for carriers, honest in found.values():
         draws, flagged, bits = np.random.default_rng(seed), carriers > limit(honest, loss), []
         for _ in range(LUCK):
             said = answers.carriers.copy()
             said[flagged] = draws.choice(answers.ordinary, int(flagged.sum()))
-            bits.append(mark.evidence(replace(answers, carriers=said)).bits())
+            bits.append(evidence(replace(answers, carriers=said)))
         least = min(least, float(np.mean(bits)))
     return least
 

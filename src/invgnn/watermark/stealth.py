@@ -10,6 +10,9 @@ SAMPLER = Sampler(donors=None)
 """Carriers that keep the features of their seed graphs."""
 RECIPE = Recipe()
 """How such carriers are embedded."""
+CARRIERS = {"graph": 256, "node": 128}
+"""How many of them, by the level of the task. A server that recognises some of 256 leaves the evidence of
+the others; on node tasks, which are marked in few steps, so many are hard to embed."""
 
 
 def stealth_settings(sampler: Sampler | None, recipe: Recipe | None) -> tuple[Sampler, Recipe]:
