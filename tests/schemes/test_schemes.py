@@ -50,7 +50,8 @@ def test_every_scheme_is_embedded(name, level, owned, innocents):
     if any(history.mark_loss):
         used = [loss for loss in history.mark_loss if loss > 0]
         assert used[-1] < 0.95 * used[0]  # the loss moves
-    assert accuracy(model, owned.tasks[level], owned.tasks[level].train) > 0.35
+    task = owned.tasks[level]
+    assert accuracy(model, task, task.train) > 1 / task.num_classes + 0.1  # and the task is learnt
     assert not model.training
 
 

@@ -19,12 +19,12 @@ from invgnn.graphs.disjoint_union import Graphs, Ints
 from invgnn.nn.forward import to_batch
 from invgnn.nn.observation import Observation
 from invgnn.readout.query import Suspect
-from invgnn.schemes.embedding import noiseless
 from invgnn.schemes.explanation import mark_size, match_index, output_kernel, solver
 from invgnn.schemes.features import task_features
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import Found, Mark, Scheme
 from invgnn.schemes.settings import tuned
+from invgnn.schemes.without_dropout import scores_without_dropout
 from invgnn.secret import Secret, Stream
 from invgnn.stats.evidence import empirical_p, evidence_of
 from invgnn.training.fitting import FitOptions, History, Progress
@@ -127,7 +127,7 @@ class ExplanationMark(Mark):
             task: Outputs on the task batch.
             extra: Not used.
         """
-        scores = noiseless(model, self._inputs)
+        scores = scores_without_dropout(model, self._inputs)
         signs = torch.from_numpy(2 * self.bits - 1).to(scores)
         parts = scores.softmax(1).split([len(x) for x in self.rows[:SETS]])
         pairs = zip(self._wanted, parts, strict=True)
