@@ -34,6 +34,10 @@ why = "because"
 """
 
 
+SCRATCH = 'measure = "scratch"\nseeds = [1, 5]\nthieves = ["1%"]'
+SENSITIVITY = 'measure = "sensitivity"\nschemes = ["ours"]\n'
+
+
 @pytest.fixture
 def small(tmp_path):
     path = tmp_path / "small.toml"
@@ -81,6 +85,8 @@ def test_a_selection_fits_all_of_its_conditions(small):
         ('"Cora/GCN"', '"Cora/GNC"', "not of the form"),
         ('thieves = ["1%"]', 'thieves = ["2%"]', "no thief"),
         ('thieves = ["1%"]', 'schemes = ["SS"]', "has the key 'schemes'"),
+        (SCRATCH, f'{SENSITIVITY}levels = ["1"]', "not a share of the edges"),
+        (SCRATCH, 'measure = "search"\nsearches = ["luck"]', "no search"),
         ('thieves = ["1%"]', "", "no key 'thieves'"),
         ("seeds = [2, 1]", 'seeds = ["a"]', "not a list of int"),
         ("epochs = 3", "epochs = 0", "positive whole number"),

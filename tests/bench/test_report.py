@@ -20,8 +20,8 @@ from invgnn.bench.report import publish
 from invgnn.bench.report.beside import beside, summary
 from invgnn.bench.report.check import check_report, hyperparameters, row_problems
 from invgnn.bench.report.claims import claim_problems, claims_markdown, read_claims
-from invgnn.bench.report.drawings import heat
 from invgnn.bench.report.evidence import Cell, Evidence
+from invgnn.bench.report.page import heat
 from invgnn.bench.report.paper import read_paper
 from invgnn.bench.report.publish import publish_report
 from invgnn.bench.report.table import Table, latex_text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -75,6 +76,14 @@ def test_settings_and_code_identify_a_trial():
     assert settings_of(Keyed())["recipe"]["beta"] == 1.0
     json.dumps(settings_of(find_change("distil")))
     assert code_of([], [COS()]) == code_of([], [COS(weight=9)]) != code_of([], [TRIG()])
+
+
+def test_arguments_and_figures_have_names_of_their_own():
+    """A row is one line of a file, so a figure must not take the place of an argument."""
+    for kind in MEASURES.values():
+        names = [*kind.arguments, *kind.all_columns]
+        assert len(set(names)) == len(names), kind.name
+        assert {"seed", "setting"} <= set(kind.arguments)
 
 
 @pytest.mark.story
@@ -158,7 +167,7 @@ def test_variants_change_what_they_name(references, motifs):
     )
     assert mark.context["key"] == "plain"
     assert mark.recipe == plain.prepare(Secret(bytes(32)), motifs).mark.recipe
-    assert varied(Keyed(), "beta=0.5").recipe.beta == 0.5
+    assert varied(Keyed(), "beta=0.5").changed.recipe == replace(Keyed().recipe, beta=0.5)
     for scheme, variant in ((Keyed(), "colour=2"), (COS(), "m=16")):
         with pytest.raises(ParameterError):
             varied(scheme, variant)
