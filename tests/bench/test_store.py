@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from invgnn.bench.grids.store import Row, Store, latest, read_csv, write_csv
 from invgnn.errors import FileError
 
 TESTS = Path(__file__).parents[1]
+PATHS = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def planned(seed=1, code="c", measure="mark", **arguments):
@@ -214,7 +216,7 @@ def test_a_run_that_is_killed_loses_the_running_trials_only(tmp_path):
     folder, log, count = tmp_path / "results", tmp_path / "log", 14
     log.touch()
     command = [sys.executable, "-m", "_helpers.toil", str(folder), str(log), str(count), "0.3"]
-    options = {"env": os.environ | {"PYTHONPATH": str(TESTS)}, "cwd": TESTS, "start_new_session": True}
+    options = {"env": os.environ | {"PYTHONPATH": PATHS}, "cwd": TESTS, "start_new_session": True}
     process = subprocess.Popen(command, **options)
     try:
         end = time.monotonic() + 120
@@ -235,6 +237,32 @@ def test_a_run_that_is_killed_loses_the_running_trials_only(tmp_path):
     assert Counter(int(one.arguments["seed"]) for one in rows) == Counter(range(count))
     assert {begun[n] for n in kept} == {1}  # none of them was done again
     assert max(begun.values()) <= 2
+
+
+@pytest.mark.story
+def test_workers_end_with_a_driver_that_is_killed(tmp_path):
+    log = tmp_path / "log"
+    log.touch()
+    command = [sys.executable, "-m", "_helpers.toil", str(tmp_path / "results"), str(log), "9", "60"]
+    options = {"env": os.environ | {"PYTHONPATH": PATHS}, "cwd": TESTS, "start_new_session": True}
+    process = subprocess.Popen(command, **options)
+    try:
+        wait_for(lambda: len(told(log, "begin")) == 2, 120)
+        workers = [int(line.split()[2]) for line in log.read_text().splitlines()]
+        process.kill()
+        process.wait()
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert told(log, "end") == {}
+
+
+def wait_for(fulfilled, seconds):
+    end = time.monotonic() + seconds
+    while not fulfilled():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_files_take_the_place_of_a_store(tmp_path):

@@ -133,16 +133,23 @@ def hyperparameters(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, str]]]
         if not row.get("hyperparameters") or row.measure == "variant":
             continue
         flat = found.setdefault(row.arguments["scheme"], {}).setdefault(row.arguments["setting"], {})
-        for name, value in _flat(json.loads(row.get("hyperparameters"))):
+        for name, value in flattened(json.loads(row.get("hyperparameters"))):
             known = flat.get(name, value)
             flat[name] = known if value in known.split(" or ") else f"{known} or {value}"
     return found
 
 
-def _flat(value: object, name: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as pairs of a dotted name and JSON."""
+def flattened(value: object, name: str = "") -> list[tuple[str, str]]:
+    """Return nested settings as pairs of a dotted name and JSON.
+
+    Args:
+        value: The settings.
+        name: Name of what they are part of.
+    """
     if isinstance(value, dict):
-        return [pair for key, part in value.items() for pair in _flat(part, f"{name}.{key}".lstrip("."))]
+        return [
+            pair for key, part in value.items() for pair in flattened(part, f"{name}.{key}".lstrip("."))
+        ]
     return [(name, json.dumps(value))]
 
 
