@@ -67,6 +67,27 @@ def load_transform(name: str) -> Any:
     return made
 
 
+def load_forward(name: str | None, data: Any = None) -> Any:
+    """Return how models are called: by the function of the user, or as the types of his graphs say.
+
+    Args:
+        name: MODULE:FUNCTION, if it was given.
+        data: The graphs of the user, if they were given.
+
+    Raises:
+        ParameterError: If there is no such function.
+    """
+    from invgnn.nn.typed_graphs import Schema, is_typed
+
+    if name is None:
+        typed = isinstance(data, list | tuple) and len(data) > 0 and is_typed(data[0])
+        return Schema.of(data) if typed else None
+    found = load_function(name, "scores")
+    if not callable(found):
+        raise ParameterError(f"{name!r} is not a function", "name a function of the model and a batch")
+    return found
+
+
 def build_model(name: str) -> nn.Module:
     """Return the model of the user's function or class.
 
@@ -98,11 +119,11 @@ def load_data(name: str) -> Any:
     return data.data if isinstance(data, Task) else data
 
 
-def load_own_task(name: str, seed: int) -> Task:
+def load_own_task(name: str, seed: int, forward: str | None = None) -> Task:
     """Return the task of the user's function, which returns labelled graphs or an `invgnn.Task`."""
     from invgnn.training.tasks import own_task
 
-    return own_task(call_function(name, "graphs"), name, seed)
+    return own_task(call_function(name, "graphs"), name, seed, load_forward(forward))
 
 
 def load_weights(path: Path, architecture: str) -> nn.Module:
@@ -132,7 +153,7 @@ def both_or_neither(architecture: str | None, data: str | None) -> None:
 def embed_own(
     mark: Watermark,
     architecture: str,
-    data: str,
+    data: Any,
     start: Path,
     output: Path,
     *,
@@ -145,7 +166,7 @@ def embed_own(
     Args:
         mark: The mark.
         architecture: MODULE:FUNCTION that builds the model.
-        data: MODULE:FUNCTION that returns its task inputs.
+        data: Its task inputs.
         start: The trained weights.
         output: Where to write the marked weights.
         metric: MODULE:FUNCTION that measures a model, if any.
@@ -168,7 +189,7 @@ def embed_own(
             tick(step - done)
             done = step
 
-        found = mark.embed(model, load_data(data), metric=measure, progress=report, **options)
+        found = mark.embed(model, data, metric=measure, progress=report, **options)
     verdict = verify(model, mark)
     weights = {name: value.contiguous().clone() for name, value in model.state_dict().items()}
     atomic.write_bytes(output, save(weights), private=False, overwrite=overwrite)

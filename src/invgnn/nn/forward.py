@@ -189,7 +189,10 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     if "edge_index" not in parameters:
         if len(required) == 1 or len(parameters) == 1:
             return one_tensor(model(batch))
-        raise SuspectError(f"it is unknown how to call forward({', '.join(parameters)})", _FORWARD)
+        typed = "x_dict" in parameters or "edge_index_dict" in parameters
+        raise SuspectError(
+            f"it is unknown how to call forward({', '.join(parameters)})", _TYPED if typed else _FORWARD
+        )
     given = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
     first = required[0].name if required else "x"
     more = (name for name in parameters if name not in given and not uncarried(name) and name in batch)
@@ -206,7 +209,11 @@ def call(model: nn.Module, batch: Any) -> Tensor:
 
 _FORWARD = (
     "pass forward=lambda model, batch: ... that calls the model on a PyG batch, to Watermark.draw, "
-    "Watermark.load or mark.replace"
+    "Watermark.load or mark.replace (--forward on the command line)"
+)
+_TYPED = (
+    "draw the mark from a list of HeteroData; where it is loaded from a file, pass "
+    "forward=invgnn.Schema.of(graphs) (--data on the command line)"
 )
 ADVICE = (
     "carriers have the tensors of the data that the mark was drawn from, passed by the names of forward's "
@@ -226,7 +233,7 @@ def one_tensor(scores: Any) -> Tensor:
     raise SuspectError(
         f"forward() returned a {type(scores).__name__}, not one tensor of scores",
         f"pass forward=lambda model, batch: model(...){pick}, or another part that holds the scores, to "
-        "Watermark.draw, Watermark.load or mark.replace",
+        "Watermark.draw, Watermark.load or mark.replace (--forward on the command line)",
     )
 
 
