@@ -124,7 +124,7 @@ def require_module(model: Any) -> None:
     if not isinstance(model, nn.Module):
         raise ParameterError(
             f"a mark is embedded in an nn.Module, not in a {type(model).__name__}",
-            "pass the model first: mark.loss(model), mark.joint_loss(model, task_loss)",
+            "pass the model first, as in mark.loss(model) and mark.joint_loss(model, task_loss)",
         )
 
 
@@ -371,7 +371,7 @@ def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
     except InvgnnError:
         raise
     except Exception as error:  # keep the user's error and its traceback; only add advice
-        error.add_note(f"invgnn ran this model on carriers: {ADVICE}")
+        error.add_note(f"invgnn ran this model on carriers, or on inputs that you passed: {ADVICE}")
         raise
 
 

@@ -13,7 +13,7 @@ from invgnn.attacks.denial import Endpoint
 from invgnn.attacks.edits import Edit, find_edits
 from invgnn.attacks.registry import find_attacks
 from invgnn.audit.examine import examine, with_channel
-from invgnn.errors import DataError, InvgnnError, SuspectError
+from invgnn.errors import DataError, InvgnnError, ParameterError, SuspectError
 from invgnn.nn.backbones import Backbone
 from invgnn.readout.answers import Answers
 from invgnn.stats import laws, null
@@ -77,6 +77,10 @@ def stress(
         DataError: If the mark was drawn from another task.
     """
     laws.check_alpha(alpha)
+    if not isinstance(task, Task):
+        raise ParameterError(
+            f"the task is a {type(task).__name__}", "pass invgnn.own_task(graphs, name), with classes in y"
+        )
     _check_task(mark, task)
     trial = _Trial(model, mark, task, alpha)
     if RELEASED not in skip:

@@ -245,6 +245,7 @@ class Trainable(Readable):
                 training mode, if a level below 80 bits has gained nothing in the last 10 calls, or if it
                 is not being learnt at all. The text says what to do.
         """
+        require_module(model)
         return self._monitor(model)
 
     @cached_property
@@ -270,4 +271,5 @@ class Trainable(Readable):
         Warns:
             WeakMarkWarning: If a declared level has less than 80 bits of evidence.
         """
+        require_module(model)
         return finish(self, model, data, batch_size)
