@@ -150,6 +150,10 @@ def test_from_a_checkpoint_to_a_verdict(folder):
         "--metric", f"{nets}:metric",
         "-o", "a.safetensors", "--json",
     )  # fmt: skip
+    said = " ".join(embedded.stderr.split())
+    assert "warning: the mark has only" in said
+    assert "--steps 20" in said  # and no advice about Python
+    assert "mark.embed" not in said
     record = json.loads(embedded.stdout)
     assert record["before"] == record["after"] == 0.5
     assert set(record["bits"]) == {"embedding", "logits"}

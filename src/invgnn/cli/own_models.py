@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from invgnn.cli.console import fold, progress
-from invgnn.errors import ParameterError
+from invgnn.cli.console import fold, note, progress
+from invgnn.errors import ParameterError, WeakMarkWarning
 
 if TYPE_CHECKING:
     from torch import nn
@@ -181,7 +183,9 @@ def embed_own(
 
     model = load_weights(start, architecture)
     measure = None if metric is None else load_function(metric, "a number")
-    with progress("embedding", options.get("steps") or DEFAULT.steps) as tick:
+    steps = options.get("steps") or DEFAULT.steps
+    with progress("embedding", steps) as tick, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", WeakMarkWarning)
         done = 0
 
         def report(step: int, total: int) -> None:
@@ -190,6 +194,7 @@ def embed_own(
             done = step
 
         found = mark.embed(model, data, metric=measure, progress=report, **options)
+    _repeat(said, more=found.steps >= steps and 4 * steps)
     verdict = verify(model, mark)
     weights = {name: value.contiguous().clone() for name, value in model.state_dict().items()}
     atomic.write_bytes(output, save(weights), private=False, overwrite=overwrite)
@@ -200,3 +205,18 @@ def embed_own(
         "verdict": verdict.to_json(),
     }
     return record, fold(f"wrote {output}: {found}\n{verdict}", 13), 0
+
+
+def _repeat(said: Iterable[warnings.WarningMessage], *, more: int) -> None:
+    """Print what was said of a weak mark, with the option to give; let other warnings through.
+
+    Args:
+        said: The warnings.
+        more: How many steps to advise; 0 if the steps were enough.
+    """
+    for one in said:
+        if not isinstance(one.message, WeakMarkWarning):
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+            continue
+        advice = f"embed it in more steps: --steps {more}" if more else one.message.advice
+        note(f"warning: {one.message.message}\nadvice: {advice}")

@@ -10,18 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, SuspectError
-from invgnn.nn.distributed import peers
+from invgnn.nn.distributed import peers, shared
 from invgnn.nn.forward import as_batch, observe, run, unwrap
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
+from invgnn.nn.layers import has_batch_norm
 from invgnn.nn.observation import Observation, num_graphs
 from invgnn.nn.typed_graphs import flattened, is_typed
 from invgnn.watermark.carrier_batches import ENOUGH, Part
-from invgnn.watermark.embedding_loss import observed_loss
+from invgnn.watermark.embedding_loss import observed_loss, own_loss
 from invgnn.watermark.protocol import Embeddable
 from invgnn.watermark.schedule import Portion
 
 _KNOWN = {"x", "edge_index", "batch", "ptr", "y", "n_id", "e_id"}
 """What is mixed, and labels and numbers that PyG's loaders add for their own use."""
+LAST = 0.1
+"""Share of the steps, at the end of a run, in which batch norms treat carriers as those of a suspect do."""
 
 
 class MixedBatch:
@@ -34,13 +37,25 @@ class MixedBatch:
         task: The task batch.
         portion: The carriers to append.
         appended: Whether the task batch ends with these carriers already, after enough task graphs.
+        settling: Whether a model with batch norms gets the carriers in a pass of their own. There they are
+            normalised by statistics of ordinary inputs, as in evaluation mode, and the running statistics
+            are those of the task alone.
     """
 
-    def __init__(self, mark: Embeddable, task: Any, portion: Portion, *, appended: bool = False) -> None:
-        self.mark, self.carriers = mark, portion.carriers
+    def __init__(
+        self,
+        mark: Embeddable,
+        task: Any,
+        portion: Portion,
+        *,
+        appended: bool = False,
+        settling: bool = False,
+    ) -> None:
+        self.mark, self.carriers, self.portion, self.settling = mark, portion.carriers, portion, settling
+        self.apart: nn.Module | None = None
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
-        self.batch = task = flattened(task, mark.forward)
+        self.batch = self.task = task = flattened(task, mark.forward)
         if not len(self.carriers):  # this step is the task's alone, at no extra cost
             return
         if appended:
@@ -62,9 +77,10 @@ class MixedBatch:
 
     def __call__(self, model: nn.Module) -> Tensor:
         """Run one forward pass over task inputs and carriers, and return the scores of the task inputs."""
-        if not len(self.carriers):
-            scores = run(model, self.batch, self.mark.forward)
-            self.seen = Observation(scores, None, self.batch), unwrap(model)
+        self.apart = model if self.settling and has_batch_norm(unwrap(model)) else None
+        if not len(self.carriers) or self.apart is not None:
+            scores = run(model, self.task, self.mark.forward)
+            self.seen, self.peers = (Observation(scores, None, self.task), unwrap(model)), peers(model)
             return scores
         seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
@@ -81,6 +97,8 @@ class MixedBatch:
             raise SuspectError("no forward pass was made", "call this mixed batch on the model first")
         if not len(self.carriers):
             return self.seen[0].scores.new_zeros(())
+        if self.apart is not None:
+            return shared(own_loss(self.mark, self.apart, self.portion), self.apart)
         first, last = self.tasks, self.tasks + len(self.carriers)
         ordinary = slice(first) if self.alone else slice(last, None)
         return observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
@@ -92,7 +110,10 @@ class MixedBatch:
             task_loss: The loss of the scores that this batch returned.
         """
         check_task_loss(task_loss)
-        mark_loss = self.loss()
+        if self.apart is not None and len(self.carriers):
+            mark_loss = own_loss(self.mark, unwrap(self.apart), self.portion)
+        else:
+            mark_loss = self.loss()
         if not len(self.carriers):
             return task_loss
         parameters = self.seen[1].parameters() if self.seen else ()
