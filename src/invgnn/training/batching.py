@@ -12,7 +12,7 @@ from torch_geometric.data import Batch, Data
 
 from invgnn.errors import EditError
 from invgnn.graphs.attributed import kinds_of, uncarried
-from invgnn.nn.forward import as_batch, evaluation_mode, executed, unwrap, weight_of
+from invgnn.nn.forward import as_batch, evaluation_mode, executed, make_separable, unwrap, weight_of
 from invgnn.nn.layers import weighted
 from invgnn.training.tasks import Task
 
@@ -84,6 +84,9 @@ class Collated:
         more = {name: rows[places[kind]] for name, (kind, rows) in self.more.items()}
         batch = as_batch(x=x, edge_index=edges, y=self.y[index], batch=graph, ptr=ptr, **more)
         batch.num_nodes = int(ptr[-1])
+        arrow_ptr = torch.cat([links.new_zeros(1), links.cumsum(0)])
+        kinds = {"y": "graph"} | {name: kind for name, (kind, _) in self.more.items()}
+        make_separable(batch, ptr, arrow_ptr, kinds)
         return batch
 
 

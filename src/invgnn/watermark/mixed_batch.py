@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from invgnn.errors import DataError, SuspectError
 from invgnn.nn.distributed import peers, shared
-from invgnn.nn.forward import as_batch, observe, run, unwrap
+from invgnn.nn.forward import as_batch, make_separable, observe, run, unwrap
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
 from invgnn.nn.layers import has_batch_norm
 from invgnn.nn.observation import Observation, num_graphs
@@ -69,9 +69,10 @@ class MixedBatch:
         like = task.edge_index.new_empty(0, dtype=torch.get_default_dtype()) if task.x is None else task.x
         part, self.wanted = mark.batches.portion(portion, like)
         if self.alone:  # task graphs are ordinary inputs too, where there are enough of them
-            self.batch = _joined(task, [part])
+            self.batch = _joined(task, [part], mark.batches.carriers.more)
         else:
-            make = partial(_joined, task, [part, mark.batches.ordinary_part(portion, like)])
+            more, usual = mark.batches.carriers.more, mark.batches.ordinary_part(portion, like)
+            make = partial(_joined, task, [part, usual], more)
             plain = mark.level == "node" and task.x is not None and not mark.batches.carriers.more
             self.batch = mark.batches.kept(task, part, make) if plain else make()
 
@@ -155,7 +156,7 @@ def _lost(task: Any, carried: Collection[str]) -> list[str]:
     ]
 
 
-def _joined(task: Any, parts: list[Part]) -> Any:
+def _joined(task: Any, parts: list[Part], carried: Mapping[str, tuple[str, Any]]) -> Any:
     nodes, graphs = int(task.num_nodes), num_graphs(task)
     own, ptr = getattr(task, "batch", None), getattr(task, "ptr", None)
     own = task.edge_index.new_zeros(nodes) if own is None else own
@@ -177,7 +178,19 @@ def _joined(task: Any, parts: list[Part]) -> Any:
         **{name: _rows(name, task[name], values) for name, values in held.items()},
     )
     joined.num_nodes = nodes  # PyG would look for it again and again
+    slices = getattr(task, "_slice_dict", {})
+    if "edge_index" in slices:  # so that a model may ask for the graphs one by one
+        starts = [slices["edge_index"].to(own.device), *(_links(part) for part in parts)]
+        arrow_ptr = torch.cat([starts[0], starts[0][-1] + torch.cat(starts[1:]).cumsum(0)])
+        kinds = {name: kind for name, (kind, _) in carried.items() if name in held}
+        make_separable(joined, joined.ptr, arrow_ptr, kinds)
     return joined
+
+
+def _links(part: Part) -> Tensor:
+    """Return the number of edges of every graph of a part."""
+    owners = part.batch[part.edge_index[0] - part.nodes] - part.graphs
+    return owners.bincount(minlength=len(part.ptr))
 
 
 def _rows(name: str, task: Tensor, parts: list[Tensor]) -> Tensor:
