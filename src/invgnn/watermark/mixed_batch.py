@@ -80,13 +80,20 @@ class MixedBatch:
         """Run one forward pass over task inputs and carriers, and return the scores of the task inputs."""
         self.apart = model if self.settling and has_batch_norm(unwrap(model)) else None
         if not len(self.carriers) or self.apart is not None:
-            scores = run(model, self.task, self.mark.forward)
-            self.seen, self.peers = (Observation(scores, None, self.task), unwrap(model)), peers(model)
+            alone = self.batch if self.apart is None else self._alone()
+            scores = run(model, alone, self.mark.forward)
+            self.seen, self.peers = (Observation(scores, None, alone), unwrap(model)), peers(model)
             return scores
         seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
         rows = self.nodes if len(seen.scores) == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
+
+    def _alone(self) -> Any:
+        """Return the task inputs alone, as a batch with owners and offsets, which a call may expect."""
+        if getattr(self.task, "ptr", None) is not None:
+            return self.task
+        return _joined(self.task, [], self.mark.batches.carriers.more)
 
     def loss(self) -> Tensor:
         """Return the weighted loss of the mark for the forward pass just made.
@@ -168,10 +175,10 @@ def _joined(task: Any, parts: list[Part], carried: Mapping[str, tuple[str, Any]]
         owners.append(part.batch + (graphs - part.graphs))
         ends.append(part.ptr + (nodes - part.nodes))
         nodes, graphs = nodes + len(part.batch), graphs + len(part.ptr)
-    held = {name: [part.more[name] for part in parts] for name in parts[0].more if name in task}
+    held = {name: [part.more[name] for part in parts] for name in carried if name in task}
     features = [part.x for part in parts if part.x is not None]
     joined = as_batch(
-        x=_rows("x", task.x, features) if features else None,
+        x=None if task.x is None else _rows("x", task.x, features),
         edge_index=torch.cat(edges, dim=1),
         batch=torch.cat(owners),
         ptr=torch.cat(ends),
@@ -195,7 +202,8 @@ def _links(part: Part) -> Tensor:
 
 def _rows(name: str, task: Tensor, parts: list[Tensor]) -> Tensor:
     """Return a tensor of the task batch with the rows of the carriers appended."""
-    (_check_features if name == "x" else _check_tensor)(task, parts[0], name)
+    if parts:
+        (_check_features if name == "x" else _check_tensor)(task, parts[0], name)
     return torch.cat([task, *parts])
 
 
