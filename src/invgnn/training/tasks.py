@@ -256,7 +256,9 @@ def own_task(data: Any, name: str, seed: int = 41, forward: Forward | None = Non
     labels = [getattr(graph, "y", None) for graph in graphs]
     if not graphs or any(not isinstance(y, Tensor) or y.is_floating_point() for y in labels):
         raise DataError(
-            "the data have no classes to measure accuracy by", "set y of every graph to its class"
+            "the data have no classes to measure accuracy by",
+            "set y of every graph to its class; for real-valued targets edit a copy of the model yourself, "
+            "for example by invgnn.attacks.edits, and verify it",
         )
     rows = int(data.num_nodes) if one else len(graphs)
     masks = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")] if one else [None]
