@@ -79,6 +79,14 @@ def test_what_stands_between_the_judge_and_the_weights_is_on_the_page(pages):
     assert "Code that answered" not in render_judgement(pages["owned"])
 
 
+def test_only_the_decisive_reason_is_called_one(pages, people):
+    said = pages["inconclusive"].payload
+    said["reasons"] = [*said["reasons"], {"code": "evidence", "says": "more"}]
+    text = render_judgement(Judgement(Document.sign("judgement", said, people.judge)))
+    assert text.count("<p>Reason (") == 1
+    assert "<p>Found besides (evidence): more.</p>" in text
+
+
 def test_a_part_promises_no_more_than_it_proves(pages):
     text = render_judgement(pages["partial"])
     assert "which nobody can check" in text
