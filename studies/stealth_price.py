@@ -231,7 +231,7 @@ def summary() -> str:
 
 
 def draw() -> None:
-    """Draw how much evidence is left for every loss of honest traffic."""
+    """Draw how much evidence is left for every loss of honest traffic; seeds are in brackets."""
     from matplotlib.figure import Figure
 
     from invgnn.bench.figures import figure_style, save_figure
@@ -239,11 +239,12 @@ def draw() -> None:
     with figure_style():
         drawing = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = drawing.subplots()
-        for one, found in _groups():
-            if (one["m"], one["steps"]) not in ((256, 0), (128, 140)):
-                continue  # not what stealth=True does
+        last = {one["setting"]: (one, found) for one, found in _groups()}  # what stealth=True does, if run
+        for one, found in last.values():
+            how = f"{one['steps']} steps" if one["steps"] else f"m = {one['m']}"
             held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
-            axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=one["setting"])
+            name = f"{one['setting']}, {how} ({len(found)})"
+            axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=name)
         for bits, name in ((80, "needed for owned"), (20, "p = $10^{-6}$")):
             axes.axhline(bits, color="grey", linestyle=":")
             axes.annotate(name, (100 * LOSSES[0], bits), va="bottom", color="grey")
