@@ -24,6 +24,8 @@ SETTINGS = ("Cora/GCN", "CiteSeer/GCN", "PubMed/GCN", "Photo/GraphSAGE", "PROTEI
 SEEDS = range(41, 44)
 CARRIERS = {"PROTEINS/GIN": (128, 256), "NCI1/GIN": (256,)}
 """Numbers of carriers; 128 elsewhere."""
+STEPS = (70, 140)
+"""Numbers of steps after the task, on node tasks; on graph tasks there are none."""
 LOSSES = (0.001, 0.01, 0.05, 0.1, 0.2)
 """Shares of honest traffic that the server answers at random."""
 LOSS = 0.01
@@ -39,10 +41,11 @@ def grid() -> Iterator[dict[str, Any]]:
     for seed in SEEDS:
         for setting in SETTINGS:
             for m in CARRIERS.get(setting, (128,)):
-                yield {"setting": setting, "seed": seed, "m": m}
+                for steps in (0,) if setting in CARRIERS else STEPS:
+                    yield {"setting": setting, "seed": seed, "m": m, "steps": steps}
 
 
-def trial(setting: str, seed: int, m: int) -> list[dict[str, Any]]:
+def trial(setting: str, seed: int, m: int, steps: int) -> list[dict[str, Any]]:
     """Train one marked model, and read it and two fine-tuned copies, with and without a detector."""
     import time
 
@@ -53,15 +56,17 @@ def trial(setting: str, seed: int, m: int) -> list[dict[str, Any]]:
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
     from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task = load_task(name, seed)
     secret = Secret(public_stream("stealth price", setting, seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, m=m, classes=task.num_classes, stealth=True)
+    recipe = Recipe(after_task=steps) if steps else None
+    mark = Watermark.draw(secret, task.data, m=m, classes=task.num_classes, stealth=True, recipe=recipe)
     model = new_model(task, backbone, seed)
     start = time.process_time()
     train(model, task, mark, seed=seed)
-    row: dict[str, Any] = {"setting": setting, "seed": seed, "m": m}
+    row: dict[str, Any] = {"setting": setting, "seed": seed, "m": m, "steps": steps}
     row["seconds"] = round(time.process_time() - start, 1)
     row["unmarked accuracy"] = round(accuracy(unmarked(setting, seed), task, task.test), 4)
     found = seen(task, mark, model, seed)
@@ -183,13 +188,19 @@ def left(
     return least
 
 
+def _groups() -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
+    """Yield the arguments of all trials that differ in more than the seed, and their rows."""
+    rows = read_rows(PATH)
+    for one in (one for one in grid() if one["seed"] == SEEDS[0]):
+        found = [row for row in rows if all(row[k] == str(one[k]) for k in ("setting", "m", "steps"))]
+        if found:
+            yield one, found
+
+
 def summary() -> str:
     """Return accuracy and evidence by setting, as means over the seeds."""
-    rows, lines = read_rows(PATH), []
-    for setting in SETTINGS:
-        found = [row for row in rows if row["setting"] == setting]
-        if not found:
-            continue
+    lines = []
+    for one, found in _groups():
 
         def average(name: str, held: list[dict[str, str]] = found) -> float:
             return mean(float(row[name]) for row in held)
@@ -203,26 +214,37 @@ def summary() -> str:
             for edit in EDITS
         ]
         accuracy = f"{average('unmarked accuracy'):.1%} → {average('unedited accuracy'):.1%}"
-        lines.append([setting, str(len(found)), accuracy, f"{change:+.1f}", f"{flagged:.0%}", *bits])
-    head = ["setting", "seeds", "accuracy", "points", "flagged", "unedited", "fine-tuned 0.001"]
-    return table([*head, "fine-tuned 0.01"], lines)
+        made = [one["setting"], str(one["m"]), str(one["steps"] or ""), str(len(found))]
+        lines.append([*made, accuracy, f"{change:+.1f}", f"{flagged:.0%}", *bits])
+    head = [
+        "setting",
+        "m",
+        "steps",
+        "seeds",
+        "accuracy",
+        "points",
+        "flagged",
+        "unedited",
+        "fine-tuned 0.001",
+    ]
+    return table([*head, "fine-tuned 0.001", "fine-tuned 0.01"], lines)
 
 
 def draw() -> None:
-    """Draw how much evidence is left for every loss of honest traffic."""
+    """Draw how much evidence is left for every loss of honest traffic; seeds are in brackets."""
     from matplotlib.figure import Figure
 
     from invgnn.bench.figures import figure_style, save_figure
 
-    rows = read_rows(PATH)
     with figure_style():
         drawing = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = drawing.subplots()
-        for setting in SETTINGS:
-            found = [row for row in rows if row["setting"] == setting]
-            if found:
-                held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
-                axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=setting)
+        last = {one["setting"]: (one, found) for one, found in _groups()}  # what stealth=True does, if run
+        for one, found in last.values():
+            how = f"{one['steps']} steps" if one["steps"] else f"m = {one['m']}"
+            held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
+            name = f"{one['setting']}, {how} ({len(found)})"
+            axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=name)
         for bits, name in ((80, "needed for owned"), (20, "p = $10^{-6}$")):
             axes.axhline(bits, color="grey", linestyle=":")
             axes.annotate(name, (100 * LOSSES[0], bits), va="bottom", color="grey")

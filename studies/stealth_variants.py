@@ -1,9 +1,10 @@
 """Compare ways to make and embed inconspicuous carriers, on validation data.
 
-    make stealth-variants   # table in docs/results/stealth.md
+    make stealth-variants   # table in docs/results/appendix/stealth-variants.md
 
-Each variant differs from `stealth=True` in one thing. Accuracy is validation accuracy and the seeds are not
-those of `studies/stealth_price.py`, so that a setting can be chosen here and its price measured there.
+Each variant differs in one thing from 128 carriers with `stealth=True`. Accuracy is validation accuracy and
+the seeds are not those of `studies/stealth_price.py`: a setting can be chosen here and its price measured
+there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "carriers of every size": {"size_quantile": 1.0},
     "score channel": {"score_channel": "auto"},
 }
-"""What differs from `stealth=True`."""
+"""What differs from 128 carriers with `stealth=True`."""
 ONLY = {"400 presentations": SETTINGS[:1], "140 steps": NODES, "carriers of every size": SETTINGS[:1]}
 """Variants for some settings alone: on node tasks, the number of steps after the task counts."""
 RECIPE_FIELDS, SAMPLER_FIELDS = {"presentations", "after_task"}, {"size_quantile"}
@@ -70,7 +71,7 @@ def trial(setting: str, seed: int, variant: str) -> list[dict[str, Any]]:
     task = load_task(name, seed)
     secret = Secret(public_stream("stealth variants", setting, seed).bytes(32))
     mark = Watermark.draw(
-        secret, task.data, classes=task.num_classes, sampler=sampler, recipe=recipe, **others
+        secret, task.data, classes=task.num_classes, sampler=sampler, recipe=recipe, **({"m": 128} | others)
     )
     start, model = time.process_time(), new_model(task, backbone, seed)
     if "score_channel" in changes:

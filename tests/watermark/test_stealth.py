@@ -34,6 +34,7 @@ def test_carriers_look_like_graphs_of_the_task(references, level):
     assert hidden.context["sampler"] == Sampler(donors=None).record()
     same = Watermark.draw(SECRET, references[level], m=16, classes=2, sampler=Sampler(donors=None))
     assert hidden.digest == same.digest
+    assert hidden.recipe.after_task == 2 * same.recipe.after_task
 
 
 def test_the_number_of_carriers(references):
