@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from invgnn.nn.distillation import distillation_loss
+from invgnn.nn.distillation import divergence, softened
 from invgnn.nn.distributed import peers
 from invgnn.nn.forward import evaluation_mode, unwrap
 from invgnn.nn.gradient_projection import RareProjection
@@ -66,10 +66,15 @@ class Targets:
     scores: Tensor
     labels: Tensor | None = None
 
+    @cached_property
+    def softened(self) -> Tensor:
+        """The scores as softened log-probabilities."""
+        return softened(self.scores, TEMPERATURE)
+
     def loss(self, predicted: Tensor, batch: Any, rows: Tensor | None) -> Tensor:
         """Return the loss of one batch of numbered graphs, or of all nodes of a node task."""
-        kept = self.scores[batch.y] if rows is None else self.scores
-        loss = distillation_loss(predicted, kept, TEMPERATURE).mean()
+        kept = self.softened[batch.y] if rows is None else self.softened
+        loss = divergence(predicted, kept, TEMPERATURE).mean()
         if self.labels is None:
             return loss
         chosen = predicted if rows is None else predicted[rows]

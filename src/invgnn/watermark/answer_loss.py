@@ -87,7 +87,8 @@ def answer_loss(
         loss: Which loss.
     """
     scales = _scales(tuple(levels), answers.dtype, answers.device)
-    return _AnswerLoss.apply(answers, scales, natural, carriers, ordinary, wanted, loss)  # type: ignore[no-any-return,no-untyped-call]
+    relative = any(_SCALES[level].own for level in levels)
+    return _AnswerLoss.apply(answers, scales, relative, natural, carriers, ordinary, wanted, loss)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _AnswerLoss(torch.autograd.Function):
@@ -98,6 +99,7 @@ class _AnswerLoss(torch.autograd.Function):
         ctx: Any,
         answers: Tensor,
         scales: tuple[Tensor, ...],
+        relative: bool,
         natural: Tensor,
         carriers: slice,
         ordinary: slice,
@@ -109,20 +111,21 @@ class _AnswerLoss(torch.autograd.Function):
         found, usual = answers[:, carriers], answers[:, ordinary]
         mean = usual.mean(1, keepdim=True)
         away, spread, floor = _spread(usual, mean, natural)
-        divisor = unit + share * torch.maximum(spread, floor)
-        shares = _shares(wanted)
-        if shares is None:  # carriers of one bit have no centre between the two
-            centre, own = centre + own, torch.zeros_like(own)
-            shares = wanted
-        middle = (shares * found).sum(1, keepdim=True)
-        standard = (found - centre * mean - own * middle) / divisor
+        divisor = torch.addcmul(unit, share, torch.maximum(spread, floor))
+        shares = _shares(wanted) if relative else None
+        if relative and shares is None:  # carriers of one bit have no centre between the two
+            centre = centre + own
+        zero = centre * mean
+        if shares is not None:
+            zero = zero + own * (shares * found).sum(1, keepdim=True)
+        standard = (found - zero) / divisor
         losses, slope = (_logistic if loss == "logistic" else _squared)(standard, wanted)
         slope = slope * (weight / (found.shape[1] * divisor))
-        gradient = torch.zeros_like(answers)
-        gradient[:, carriers] = slope - own * shares * slope.sum(1, keepdim=True)
-        pulled = centre * slope.sum(1, keepdim=True)
+        total = slope.sum(1, keepdim=True)
         turned = (slope * standard).sum(1, keepdim=True) * (narrows * (spread >= floor) / spread)
-        gradient[:, ordinary] -= (pulled + turned * away) / usual.shape[1]
+        gradient = torch.zeros_like(answers)
+        gradient[:, carriers] = slope if shares is None else slope - own * shares * total
+        gradient[:, ordinary] = torch.addcmul(centre * total, turned, away).div_(-usual.shape[1])
         ctx.save_for_backward(gradient)
         return (weight * losses.mean(1, keepdim=True)).sum()
 
@@ -130,7 +133,7 @@ class _AnswerLoss(torch.autograd.Function):
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradient of the answers."""
         (gradient,) = ctx.saved_tensors
-        return above * gradient, None, None, None, None, None, None
+        return above * gradient, None, None, None, None, None, None, None
 
 
 def _shares(wanted: Tensor) -> Tensor | None:
@@ -154,9 +157,9 @@ def _spread(usual: Tensor, mean: Tensor, natural: Tensor) -> tuple[Tensor, Tenso
 
 def _logistic(standard: Tensor, bits: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logistic loss of every answer and its derivative."""
-    signs = 2 * bits - 1
-    short = MARGIN - signs * standard
-    return softplus(short, beta=2), -signs * torch.sigmoid(2 * short)
+    against = 1 - 2 * bits
+    short = torch.addcmul(standard.new_full((), MARGIN), against, standard)
+    return softplus(short, beta=2), against * torch.sigmoid(2 * short)
 
 
 def _squared(standard: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

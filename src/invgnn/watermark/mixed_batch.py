@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -107,9 +108,12 @@ class MixedBatch:
             return self.seen[0].scores.new_zeros(())
         if self.apart is not None:
             return shared(own_loss(self.mark, self.apart, self.portion), self.apart)
+        seen, model = self.seen
         first, last = self.tasks, self.tasks + len(self.carriers)
-        ordinary = slice(first) if self.alone else slice(last, None)
-        return observed_loss(self.mark, *self.seen, slice(first, last), ordinary, self.wanted)
+        if self.alone:
+            return observed_loss(self.mark, seen, model, slice(first, last), slice(first), self.wanted)
+        asked, count = _without_task(seen, self.tasks, self.nodes), len(self.carriers)
+        return observed_loss(self.mark, asked, model, slice(count), slice(count, None), self.wanted)
 
     def joint_loss(self, task_loss: Tensor) -> Tensor:
         """Return task loss and mark loss in one, without the conflicting part of the mark's gradient.
@@ -126,6 +130,33 @@ class MixedBatch:
             return task_loss
         parameters = self.seen[1].parameters() if self.seen else ()
         return projected_sum(task_loss, mark_loss, parameters, self.mark.recipe.cap, self.peers)
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """Which graph the nodes of the appended graphs belong to: what `pool` needs of a batch."""
+
+    batch: Tensor
+    ptr: Tensor
+    num_nodes: int
+
+
+def _without_task(seen: Observation, graphs: int, nodes: int) -> Observation:
+    """Return what a forward pass returned for the graphs after the task's, on which alone the loss depends.
+
+    Args:
+        seen: The whole forward pass.
+        graphs: Number of graphs of the task batch.
+        nodes: Number of its nodes.
+    """
+    whole = seen.batch
+    last = int(whole.num_nodes)
+    asked = _Questions(whole.batch[nodes:] - graphs, whole.ptr[graphs:] - nodes, last - nodes)
+
+    def rows(found: Tensor) -> Tensor:
+        return found[nodes if len(found) == last else graphs :]
+
+    return Observation(rows(seen.scores), None if seen.hidden is None else rows(seen.hidden), asked)
 
 
 def _check(mark: Embeddable, task: Any) -> None:
