@@ -16,7 +16,7 @@ from invgnn.watermark.plan import Plan
 from invgnn.watermark.recipe import CARRIERS_WITHOUT_PLAN, Recipe
 
 LAST = 0.05
-"""Share of the steps with carriers, at the end of a run, in which batch norms treat them as a suspect's do."""
+"""Share of the steps with carriers, at the end of a run, in which norms treat them as a suspect's do."""
 
 
 class Portion(NamedTuple):
