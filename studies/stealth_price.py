@@ -225,7 +225,6 @@ def summary() -> str:
         "points",
         "flagged",
         "unedited",
-        "fine-tuned 0.001",
     ]
     return table([*head, "fine-tuned 0.001", "fine-tuned 0.01"], lines)
 
