@@ -1,6 +1,5 @@
 """From licensed copies to a judgement: who leaked, whose model is it, and why a forger loses."""
 
-import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,7 @@ import invgnn
 from invgnn.attacks.edits import Prune
 from invgnn.court import Claim, Identity, LocalAuthority, draw_bound, named, open_fully, trace_suspect
 
-CASE, INVGNN = "5 O 17/26", Path(sys.executable).with_name("invgnn")
+CASE, INVGNN = "5-O-17/26", Path(sys.executable).with_name("invgnn")
 
 
 def main(epochs=15, command=INVGNN):
@@ -30,7 +29,7 @@ def story(folder, tsa, epochs, command):
         invgnn.save_model(folder / f"{label}.model", model)
         open_fully(folder / f"{label}.opening", made, mark, owner, judge.public(), CASE)  # months later
 
-    # Acme marks one copy per licensee. Bits are bound to a token, so every other key costs a request.
+    # Acme marks one copy per licensee. Bits are bound to a token: every other key costs a request.
     drawn = {who: draw_bound(invgnn.Secret.generate(), task.data, tsa.url) for who in ("north", "south")}
     for who, (mark, token) in drawn.items():
         model = invgnn.new_model(task, "GIN", seed=0)
@@ -38,23 +37,24 @@ def story(folder, tsa, epochs, command):
         claim(acme, who, mark, token, model)
     # A pruned copy of one of them turns up. Which licensee's?
     leak = Prune(0.2)(invgnn.load_model(folder / "south.model"), task)
-    found = named(trace_suspect("leak", leak, {who: mark for who, (mark, _) in drawn.items()}))
-    print("leaked by", found["leak"])
+    rows = trace_suspect("leak", leak, {who: mark for who, (mark, _) in drawn.items()})
+    print("leaked by", named(rows)["leak"])
     # A forger claims the leaked model, too, with a mark that is not in it.
     claim(forger, "forged", *draw_bound(invgnn.Secret.generate(), task.data, tsa.url), leak)
-
     # The judge, elsewhere: an installed invgnn, own data and controls, and what the parties hand in.
     invgnn.save_model(folder / "leak.model", leak)
-    control = invgnn.new_model(task, "GIN", seed=1)
-    invgnn.train(control, task, epochs=5)
+    invgnn.train(control := invgnn.new_model(task, "GIN", seed=1), task, epochs=5)
     invgnn.save_model(folder / "control.model", control)
     since = (datetime.now(UTC) + timedelta(minutes=5)).isoformat(timespec="seconds")
     for ours, rival in (("south", "forged"), ("forged", "south")):
-        words = f"{ours}.json {ours}.opening --suspect leak.model --task BA-2motif --key judge.key --json"
-        words += f" --tsa-root {tsa.root} --suspect-since {since} --control control.model"
-        words += f" --original {ours}.model --rival {rival}.json,{rival}.opening,{rival}.model"
-        whole = [command, "judge", *words.split(), "--case", CASE, "-o", f"{ours}.judgement"]
-        done = subprocess.run(whole, cwd=folder, capture_output=True, text=True)  # noqa: S603
-        said = json.loads(done.stdout)
+        words = f"judge {ours}.json {ours}.opening --suspect leak.model --task BA-2motif --key judge.key"
+        words += f" --tsa-root {tsa.root} --suspect-since {since} --control control.model --case {CASE}"
+        words += f" --original {ours}.model --rival {rival}.json,{rival}.opening,{rival}.model -o {ours}.is"
+        subprocess.run([command, *words.split()], cwd=folder, stdout=subprocess.DEVNULL)  # noqa: S603
+        said = invgnn.court.Judgement.load(folder / f"{ours}.is").payload  # its signature is checked
         print(f"{said['claim']['owner']}: {said['status'].upper()}, {said['reasons'][0]['says']}")
         yield said
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from invgnn.training.tasks import Task as Task
     from invgnn.training.tasks import load_task as load_task
     from invgnn.training.tasks import new_model as new_model
+    from invgnn.training.tasks import own_task as own_task
     from invgnn.training.trainer import train as train
     from invgnn.version import __version__ as __version__
     from invgnn.watermark.embedded import Embedded as Embedded
@@ -63,6 +64,7 @@ _HOMES = {
     "load_model": "nn.model_file",
     "load_task": "training.tasks",
     "new_model": "training.tasks",
+    "own_task": "training.tasks",
     "save_model": "nn.model_file",
     "scale_weights": "nn.weight_scaling",
     "stress": "stress_test.run",

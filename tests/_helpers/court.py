@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from _helpers.drawn import Lcg
+from _helpers.tokens import NOW, party, stamped, token
 from invgnn.court.claim import Claim
-from invgnn.court.documents import Document
+from invgnn.court.documents import Document, _countersigned
 from invgnn.court.identity import Identity
 from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.backbones import GCN
@@ -18,6 +20,8 @@ from invgnn.secret import Secret
 from invgnn.watermark.mark import Watermark
 
 CASE = "case 7"
+ROOT = party("root", ca=True, usage=())
+TSA = party("authority", ROOT)
 
 
 def draw(task, seed, **options):
@@ -30,6 +34,13 @@ def resigned(claim, owner, change):
     payload = copy.deepcopy(claim.payload)
     change(payload)
     return Claim(Document.sign("claim", payload, owner))
+
+
+def dated(claim, owner, time=NOW, signer=TSA, message=None):
+    """The claim with a token that says what an authority, or whoever operates it, wants."""
+    reply = token(stamped(message or claim.document.message, time=time), signer)
+    signature = owner.sign(_countersigned(claim.document.signature, reply)).hex()
+    return Claim(replace(claim.document, token=reply, token_signature=signature))
 
 
 def golden_people():

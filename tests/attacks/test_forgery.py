@@ -7,7 +7,6 @@ import inspect
 import math
 import pkgutil
 import sys
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -22,6 +21,8 @@ from torch import nn
 from torch_geometric.data import Data
 
 import invgnn.attacks.forgery
+from _helpers.court import ROOT, dated
+from _helpers.tokens import NOW
 from invgnn.attacks.denial import Endpoint, Wire
 from invgnn.attacks.forgery import (
     AlignToOriginal,
@@ -94,6 +95,8 @@ from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.reference import Reference
 from invgnn.watermark.score_shift import ScoreShift
 
+HALF_DAY = timedelta(hours=12)
+"""Age of a claim that was dated long before the others, within the certificate of the tests' authority."""
 SLACK = 12
 """Bits by which chance may exceed log2 of the number of tests, once in 4,096 forgeries."""
 
@@ -828,20 +831,21 @@ def court(tmp_path_factory, coloured):
     train(control, coloured, epochs=5)
     with LocalAuthority(folder / "tsa") as authority:
 
-        def claim(name, mark, model):
+        def claim(name, mark, model, age=None):
             party = Identity(name, Secret(name.encode().ljust(32)))
             held = Reference.of(coloured.data)
             said = Reference(
                 held.graphs, held.level, held.labels, mark.context["reference"]
             )  # a forger's own
             mark = mark if mark.complete else mark.with_baseline(model, coloured.data)
-            made = Claim.make(mark, model, party, said).dated(authority.url, party)
+            made = Claim.make(mark, model, party, said)
+            made = made.dated(authority.url, party) if age is None else dated(made, party, NOW - age)
             path = folder / f"{next(count)}.opening"
             open_fully(path, made, mark, party, judge_.public(), "1")
             return Rival(made, load_opening(path, judge_), model)
 
         def decide(own, suspect, *rivals, **options):
-            held = {"roots": load_roots(authority.root), "controls": [control]} | options
+            held = {"roots": [*load_roots(authority.root), ROOT.cert], "controls": [control]} | options
             exhibits = Exhibits(suspect, coloured.data, **held)
             how = {"original": own.original, "rivals": rivals}
             return judge(own.claim, own.opened, exhibits, judge_, "1", **how)
@@ -871,7 +875,7 @@ def test_a_judge_refuses_or_settles_every_forgery(forgery, forged, court, strong
     own = claim("forger", made.mark, made.suspect or made.accused)
     # The worst case: the forger's claim is older than the suspect, and was the only one.
     late = datetime.now(UTC) + timedelta(minutes=5)
-    rivals = [claim("owner", strong.mark, strong.model)] if forgery.unsettled else []
+    rivals = [claim("owner", strong.mark, strong.model, HALF_DAY)] if forgery.unsettled else []
     found = decide(own, made.accused, *rivals, suspect_since=late, claims=1)
     assert found.status != "owned", str(found)
     assert found.codes[0] == SETTLED[repr(forgery)], str(found)
@@ -879,8 +883,7 @@ def test_a_judge_refuses_or_settles_every_forgery(forgery, forged, court, strong
 
 def test_a_judge_settles_a_replay_by_the_older_claim(court, owned, coloured):
     claim, decide = court
-    first = claim("owner", owned.mark, owned.model)
-    time.sleep(3)  # tokens count seconds, each within one more
+    first = claim("owner", owned.mark, owned.model, HALF_DAY)
     made = Replay(owned.mark)(owned.model, coloured)
     thief = claim("thief", made.mark, made.accused)
     late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}
@@ -892,8 +895,8 @@ def test_a_judge_settles_a_replay_by_the_older_claim(court, owned, coloured):
 
 def test_a_judge_settles_a_mark_embedded_later_for_the_owner(court, strong, stolen, coloured):
     claim, decide = court
-    thief = claim("thief", stolen.mark, stolen.accused)  # the older of the two claims
-    owner = claim("owner", strong.mark, strong.model)
+    thief = claim("thief", stolen.mark, stolen.accused)
+    owner = claim("owner", strong.mark, strong.model, HALF_DAY)
     late = {"suspect_since": datetime.now(UTC) + timedelta(minutes=5), "claims": 1}
     found = decide(owner, stolen.accused, thief, **late)
     assert (found.status, found.codes[1]) == ("owned", "descends from this claim"), str(found)

@@ -735,7 +735,11 @@ def test_a_level_that_was_not_read_says_why():
 def test_a_control_is_shown_at_the_level_of_the_suspect(motifs):
     best = SimpleNamespace(matches=5)
     test = SimpleNamespace(levels=counted(9, 7, None), evidence=best, log_p=-3 * BITS)
-    assert _control(lazy, test, "models", "embedding") == {"matches": 7, "digest": "function"}
+    assert _control(lazy, test, "models", "embedding") == {
+        "matches": 7,
+        "digest": "function",
+        "read_at": ["logits", "embedding"],
+    }
     assert _control(lazy, test, "models", "labels")["matches"] == 5
     shown = _control(lazy, test, "exact", "logits")
     assert (shown["matches"], shown["evidence_bits"]) == (9, pytest.approx(3))

@@ -148,6 +148,20 @@ def test_what_is_no_document(data):
         parse_document(data, None, "file")
 
 
+@pytest.mark.parametrize("depth", [20, 400, 900, 960, 985, 992])
+def test_values_that_are_nested_deeply(files, depth):
+    """Just below the depth that the JSON parser refuses by itself, too."""
+    data, _ = files["claim"]
+    mark = json.loads(data)["payload"]["commitment"]["mark"]
+    for name, found in (("label", ""), ("mark", mark)):
+        for start, end in (("[", "]"), ('{"a":', "}")):
+            value = f'"{name}":{start * depth}1{end * depth}'
+            deep = data.replace(f'"{name}":"{found}"'.encode(), value.encode())
+            assert deep != data
+            with pytest.raises(FileError):
+                parse_document(deep, "claim", "file")
+
+
 def test_an_exchanged_token_or_signature_is_noticed(house, people, authority, tmp_path):
     again = house.claim.dated(authority.url, people.owner)  # the same claim, dated once more
     assert again.digest == house.claim.digest

@@ -9,14 +9,14 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from _helpers.court import CASE, constant, golden_rings, resigned
+from _helpers.court import CASE, ROOT, TSA, constant, dated, golden_rings, resigned
 from _helpers.tokens import NOW, party, stamped, token
 from invgnn.court import merkle
 from invgnn.court.bound import Token
 from invgnn.court.challenge import Challenge
 from invgnn.court.claim import Claim
 from invgnn.court.commitment import commit_secret, digest_labels, message_before_drawing
-from invgnn.court.documents import Document, _countersigned
+from invgnn.court.documents import Document
 from invgnn.court.exhibits import Exhibits
 from invgnn.court.grounds import grounds_of, sufficient
 from invgnn.court.judging import judge
@@ -32,17 +32,8 @@ from invgnn.storage import encoding
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.reference import Reference
 
-ROOT = party("root", ca=True, usage=())
-TSA = party("authority", ROOT)
 OTHER_ROOT = party("another root", ca=True, usage=())
 OTHER_TSA = party("another authority", OTHER_ROOT)
-
-
-def dated(claim, owner, time=NOW, signer=TSA, message=None):
-    """The claim with a token that says what an authority, or whoever operates it, wants."""
-    reply = token(stamped(message or claim.document.message, time=time), signer)
-    signature = owner.sign(_countersigned(claim.document.signature, reply)).hex()
-    return Claim(replace(claim.document, token=reply, token_signature=signature))
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +267,28 @@ def test_openings_of_a_hostile_claimant_give_an_answer(case, people, tmp_path):
             except InvgnnError:
                 continue
             assert case.decide(opened=opened).status in {"inconclusive", "not shown"}
+
+
+def test_partial_openings_of_a_hostile_claimant_give_an_answer(case, people, tmp_path):
+    """Places, salts and paths of leaves, and the challenge, are the claimant's as well."""
+    from invgnn.court import opening
+
+    made = Challenge.draw(case.claim, people.judge, CASE, 8)
+    arrays, rng = [np.array([0, 1]), np.zeros(0)], np.random.default_rng(5)
+    for form, places in (("prefix", range(16)), ("drawn", made.drawn(case.claim))):
+        revealed = {"leaves": opening._shown(case.claim, case.mark, places)}
+        revealed |= {"challenge": made.document.bytes} if form == "drawn" else {}
+        chosen = [path for path in paths(revealed) if len(path) < 2 or path[1] == 0]
+        for path in chosen:
+            for odd in (*arrays, *some(rng, odd_values(), 3)):
+                try:
+                    whole = exchanged(revealed, path, odd)
+                    held = (case.claim, people.owner, people.judge.public(), CASE, True)
+                    opening._write(tmp_path / "a", form, whole, *held)
+                    opened = load_opening(tmp_path / "a", people.judge)
+                except InvgnnError:
+                    continue
+                assert case.decide(opened=opened).status in {"inconclusive", "not shown"}, (path, odd)
 
 
 def test_claims_of_a_hostile_claimant_give_an_answer(case, people, tmp_path):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from _helpers.tokens import NOW, SHA1, STAMPING, accuracy, element, party, stamped, token
@@ -141,6 +142,21 @@ def test_a_certificate_that_was_added_names_no_authority():
         with pytest.raises(TimestampError):
             check(token(stamped(MESSAGE), LEAF, *chosen))
     assert check(token(stamped(MESSAGE), LEAF, party("another", ROOT))).authority == "CN=authority"
+
+
+def test_a_malformed_certificate_that_was_added_is_no_reason_to_crash():
+    """No signature covers what is added: any byte of it may be anything."""
+    added = party("another", ROOT).cert
+    reply, der = signed_by(LEAF, SimpleNamespace(cert=added)), added.public_bytes(Encoding.DER)
+    at, refused = reply.index(der), []
+    for place in [*range(16), *range(16, len(der), 9)]:
+        for value in (0, 3, 5, 255):
+            altered = reply[: at + place] + bytes([value]) + reply[at + place + 1 :]
+            try:
+                assert check(altered).authority == "CN=authority"
+            except TimestampError as error:
+                refused.append(error.message)
+    assert any("not a valid X509 version" in why for why in refused)
 
 
 def test_overlapping_dates_show_no_order():

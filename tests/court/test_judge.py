@@ -24,6 +24,7 @@ from invgnn.court.opening import load_opening, open_fully
 from invgnn.court.timestamp import Stamp, load_roots
 from invgnn.court.tracing import trace_suspect
 from invgnn.errors import FileError, ParameterError
+from invgnn.nn.forward import call
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
 from invgnn.training.trainer import train
@@ -83,6 +84,17 @@ def test_below_80_bits_it_takes_a_ground(decide, damaged, tomorrow, house):
     ]
     assert older.status == "owned"
     assert decide(damaged, **late, claims=2**60).status == "inconclusive"
+
+
+def test_a_control_that_cannot_be_read_like_the_suspect_shows_nothing(decide, house, tomorrow):
+    """A claimant declares the levels and a layer, and might choose ones that only the suspect has."""
+    late = {"suspect_since": tomorrow, "requests": 2**60}
+    scores = [lambda batch: call(house.other, batch)]  # has no embedding
+    found = decide(controls=scores, **late)
+    assert (found.status, found.codes) == ("inconclusive", ["grinding"])
+    assert "every level" in found.payload["grounds"][1]["says"]
+    assert found.payload["verdict"]["controls"][0]["read_at"] == ["logits"]
+    assert decide(controls=[*scores, house.other], **late).status == "owned"
 
 
 def test_a_claim_younger_than_the_suspect_is_no_ground(decide, damaged):
@@ -342,8 +354,6 @@ def test_decoys_are_other_keys(decide, house):
 
 
 def test_a_suspect_behind_a_function(decide, house):
-    from invgnn.nn.forward import call
-
     found = decide(lambda batch: call(house.model, batch))
     assert found.payload["suspect"]["digest"] == "function"
 

@@ -7,17 +7,39 @@ import shutil
 import subprocess
 
 import pytest
+from torch import nn
 
+from _helpers.court import CASE
 from invgnn.court.documents import Document
 from invgnn.court.judgement import Judgement
+from invgnn.court.opening import load_opening, open_prefix
 from invgnn.court.page import render_judgement, timeline, write_judgement
+from invgnn.nn.forward import call
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+class Own(nn.Module):
+    """An architecture of the judge's own."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, edge_index, batch=None):
+        return self.model(x, edge_index, batch)
+
+
 @pytest.fixture(scope="module")
-def pages(decide, house, tomorrow):
+def pages(decide, house, people, tomorrow, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "prefix"
+    open_prefix(path, house.claim, house.mark, people.owner, people.judge.public(), CASE)
+    part = load_opening(path, people.judge)
     return {
+        "function": decide(lambda batch: call(house.model, batch)),
+        "own code": decide(Own(house.model)),
+        "partial": decide(opening=part, controls=[house.other]),
+        "partial, chance": decide(house.other, opening=part),
         "owned": decide(suspect_since=tomorrow, controls=[house.other]),
         "not shown": decide(house.other),
         "inconclusive": decide(roots=()),
@@ -25,7 +47,19 @@ def pages(decide, house, tomorrow):
     }
 
 
-@pytest.mark.parametrize("kind", ["owned", "not shown", "inconclusive", "refused"])
+KINDS = [
+    "owned",
+    "not shown",
+    "inconclusive",
+    "refused",
+    "partial",
+    "partial, chance",
+    "function",
+    "own code",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_judgement_has_a_page(pages, kind):
     text = render_judgement(pages[kind])
     assert pages[kind].status.capitalize() in text
@@ -37,6 +71,35 @@ def test_every_judgement_has_a_page(pages, kind):
     for digest in (said["claim"]["digest"], said["judge"]["signing"], pages[kind].document.digest):
         assert digest in text
     assert all(check["says"].split("'")[0] in text.replace("&#39;", "'") for check in said["checks"])
+
+
+def test_what_stands_between_the_judge_and_the_weights_is_on_the_page(pages):
+    assert "Own" in render_judgement(pages["own code"])
+    assert "Its weights were not examined" in render_judgement(pages["function"])
+    assert "Code that answered" not in render_judgement(pages["owned"])
+
+
+def test_only_the_decisive_reason_is_called_one(pages, people):
+    said = pages["inconclusive"].payload
+    said["reasons"] = [*said["reasons"], {"code": "evidence", "says": "more"}]
+    text = render_judgement(Judgement(Document.sign("judgement", said, people.judge)))
+    assert text.count("<p>Reason (") == 1
+    assert "<p>Found besides (evidence): more.</p>" in text
+
+
+def test_a_part_promises_no_more_than_it_proves(pages):
+    text = render_judgement(pages["partial"])
+    assert "which nobody can check" in text
+    assert "determines 32 private" not in text
+    assert "determines 64 private" in render_judgement(pages["owned"])
+    assert "all are opened.\n<i>b</i>" in text
+    assert not any("tokens" in void for void in pages["partial"].payload["voids"])
+    assert "because the bits are random" not in text
+    assert "because the bits are random" in render_judgement(pages["owned"])
+    assert "α = 10⁻⁶" in render_judgement(pages["owned"])
+    control = pages["partial"].payload["verdict"]["controls"][0]
+    assert control["matches"] < 32
+    assert control["digest"][:16] in text
 
 
 def test_texts_of_parties_are_escaped(pages, people):

@@ -18,6 +18,15 @@ def test_a_revoked_claim_does_not_count(decide, house, people, tomorrow, tmp_pat
     assert "secret leaked" in str(found)
 
 
+def test_a_revocation_counts_from_its_date_on(decide, house, people):
+    now = datetime.now(UTC)
+    made = Revocation.make(people.owner, "licence ended", claim=house.claim, since=now + timedelta(hours=1))
+    assert decide(revocations=[made]).status == "owned"
+    later = decide(revocations=[made], now=now + timedelta(hours=2))
+    assert later.codes == ["revocation"]
+    assert "licence ended" in str(later)
+
+
 def test_nobody_else_revokes(decide, house, people, tomorrow):
     with pytest.raises(ParameterError, match="another identity"):
         Revocation.make(people.thief, "secret leaked", claim=house.claim)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import csv
+import io
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,7 +134,11 @@ def test_pages_and_tables():
     assert "do not publish" in page
     hostile = [Trace("<script>", "=1+1", False, 0.0, 0.0, 0, 8, "", "x")]
     assert "<script>" not in render_traces(hostile, 1e-6)
-    assert "'=1+1" in as_csv(hostile)
+    for start in ("=", "+", "-", "@", "\t=", "\r="):
+        row = next(
+            csv.DictReader(io.StringIO(as_csv([replace(hostile[0], mark=f"{start}1+1")]), newline=""))
+        )
+        assert row["mark"] == f"'{start}1+1"
     assert "none" in as_text(hostile, 1e-6)
 
 

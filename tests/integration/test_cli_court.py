@@ -28,6 +28,7 @@ from invgnn.watermark.mark import Watermark
 
 PASSPHRASE = "hunter2 hunter2"
 CASE = "5 O 17/26"
+CLAIM = "claim --mark @a.mark --model @a.model --task BA-2motif --key @acme.key"
 KINDS = (("carriers", "key"), ("threshold", "key"))  # the kind of a key, in words
 PUBLIC = ("identity", "claim", "judgement", "challenge", "revocation")
 
@@ -130,7 +131,7 @@ def test_a_challenge_and_a_prefix_are_evidence_and_inconclusive(shell):
     shell(f"{base} --case '{CASE}' --prefix -o @prefix.opening")
     for form in ("drawn", "prefix"):
         line = shell.judge.replace("@a.opening", f"@{form}.opening")
-        found = shell(f"{line} --suspect @a.model -o @{form}.json", 3)
+        found = shell(f"{line} --suspect @a.model -o @{form}.json --report @{form}.html", 3)
         assert found["reasons"][0]["code"] == "partial"
     assert "--case" in shell(f"{base} -o @none.opening", 2)["message"]
     assert not (shell.folder / "none.opening").exists()
@@ -152,6 +153,11 @@ def test_rivals(shell, tmp_path):
     assert found["rivals"][0]["outcome"] == "not settled"
     wrong = line.replace("@claim.json,@a.opening,@a.model", "@claim.json")
     assert "rival" in shell(f"{wrong} -o {tmp_path}/b.json", 2)["message"]
+    for end in ("", ",", ",,BA-2motif", ",@a.model,BA-2motif"):
+        words = line.replace("@a.opening,@a.model", f"@a.opening{end}")
+        assert shell(f"{words} -o {tmp_path}/c{len(end)}.json", 3)["rivals"][0]["outcome"] == "not settled"
+    more = line.replace(",@a.model", ",,none:data")
+    assert "none:data" in shell(f"{more} -o {tmp_path}/d.json", 2)["message"]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +189,9 @@ def test_rivals(shell, tmp_path):
             "no reply",
         ),
         ("check @a.model", "JSON"),
+        ("check @claim.json --by @claim.json", "is a claim, not an identity"),
+        (f"{CLAIM} -o @x.j --statement @x.j", "two outputs"),
+        (f"{CLAIM} -o @x.j --label {900 * chr(121)}", "too long"),
         ("trace --marks @tsa --suspects @a.model", "no mark"),
     ],
 )
@@ -191,6 +200,14 @@ def test_what_cannot_be_done_is_explained_and_writes_nothing(shell, line, told):
     assert told in said["message"] + said["advice"]
     assert said["advice"]
     assert not [path for path in shell.folder.iterdir() if path.name.startswith("x.")]
+
+
+def test_a_claim_on_the_model_of_another_mark_is_noticed(shell, tmp_path):
+    shell(f"carriers --secret @a.secret --task BA-2motif --m 16 -o {tmp_path}/b.mark")
+    line = f"claim --task BA-2motif --key @acme.key --mark {tmp_path}/b.mark --model @a.model"
+    words = [word.replace("@", f"{shell.folder}/") for word in shlex.split(f"{line} -o {tmp_path}/b.json")]
+    assert "does not carry this mark" in CliRunner().invoke(app, words).stderr
+    assert "not bound" in shell(f"{line} --token @a.mark.token -o {tmp_path}/c.json", 2)["message"]
 
 
 def test_nothing_is_overwritten(shell):
@@ -263,7 +280,6 @@ def test_secrets_are_in_no_output_and_no_file(shell):
 
 
 REVEAL = "reveal --claim @claim.json --mark @a.mark --key @acme.key --judge @judge.key.pub.json"
-CLAIM = "claim --mark @a.mark --model @a.model --task BA-2motif --key @acme.key"
 SOUND = {
     "identity": "identity --name Third -o @s.key",
     "keygen": "keygen -o @s.secret",

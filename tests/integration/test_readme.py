@@ -17,7 +17,8 @@ EPOCHS |= {"encodings": 4, "regression": 25, "link_prediction": 8}
 NEEDS = {"edge_attributes": "MUTAG", "regression": "MUTAG", "link_prediction": "Cora"}
 EPOCHS |= {"typed_graphs": 6, "monitored_loop": 12, "random_node_loader": 10, "lightning_callback": 15}
 EPOCHS["ddp"] = 6  # here one process; with two in test_distributed
-LONG = {"trained_model", "lightning_callback", "typed_graphs", "gat"}
+EPOCHS |= {"fast_loop": 8, "multi_label": 8, "command_line": 6}
+LONG = {"trained_model", "lightning_callback", "typed_graphs", "gat", "fast_loop", "command_line"}
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +39,11 @@ def test_readme_quickstart_has_six_lines():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) == 6
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_does_something_if_it_is_run(path):
+    assert re.search(r'^if __name__ == "__main__":\n    .*main\(', path.read_text(), re.MULTILINE)
+
+
 def test_every_example_is_run():
     played = {"court", "remote_audit"}  # in test_wheel, and in test_remote_story
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EPOCHS) | played
@@ -48,6 +54,9 @@ def test_every_example_is_run():
 )
 @pytest.mark.filterwarnings("ignore::invgnn.errors.InvgnnWarning")  # few epochs embed little
 @pytest.mark.filterwarnings("ignore:::lightning")
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+)  # torch.compile
 def test_example(name):
     path = ROOT / "examples" / f"{name}.py"
     folder = Path(os.environ.get("INVGNN_DATA", "")) / NEEDS.get(name, "")

@@ -93,6 +93,11 @@ def test_advice_fits_the_failure(net, tmp_path):
         load_model(tmp_path / "net.pt", nn.ModuleDict({"body": nn.Linear(3, 4), "out": nn.Linear(4, 2)}))
     with pytest.raises(ParameterError, match="lambda: Linear"):
         load_model(tmp_path / "net.pt", nn.Linear)
+    with pytest.raises(FileError, match="pass architecture="):
+        load_model(tmp_path / "net.pt")
+    with pytest.raises(FileError, match="no file") as absent:
+        load_model(tmp_path / "absent.pt")
+    assert "architecture" not in str(absent.value)
 
 
 def test_python_objects_are_never_loaded(net, tmp_path):

@@ -130,6 +130,8 @@ def test_rows_that_are_done_are_skipped_and_tasks_checked(model, mark, web, moti
     assert list(stress(model, mark, web, CHANGES, skip=[RELEASED, *map(repr, CHANGES)])) == []
     with pytest.raises(DataError, match="another task"):
         next(stress(model, mark, motifs, CHANGES))
+    with pytest.raises(ParameterError, match="own_task"):
+        next(stress(model, mark, web.graphs, CHANGES))
     with pytest.raises(ParameterError):
         next(stress(model, mark, web, CHANGES, alpha=2))
 

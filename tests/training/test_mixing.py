@@ -28,10 +28,10 @@ def test_graphs_followed_by_others_are_both(motifs, draw):
 def test_a_mixed_batch_is_that_of_the_mark(motifs, draw, count, carriers):
     mark = draw(m=16, recipe=Recipe(carriers=carriers, presentations=20, warmup_steps=0))
     held, model = Collated(motifs.graphs), new_model(motifs, "GIN", 0).eval()
-    mixing, index = Mixing(held, mark, 64), torch.arange(count).flip(0)
-    assert mark.recipe.plan(16, 64).use(63) is not None
-    for step in (62, 63):
-        ours, theirs = mixing.batch(index, step), mark.mix(held.batch(index), step=step, steps=64)
+    mixing, index = Mixing(held, mark, 80), torch.arange(count).flip(0)
+    assert mark.recipe.plan(16, 80).use(63) is not None
+    for step in (62, 63):  # not among the last, in which mark.mix treats batch norms in another way
+        ours, theirs = mixing.batch(index, step), mark.mix(held.batch(index), step=step, steps=80)
         assert ours.batch.y.tolist() == held.y[index].tolist()
         for name in ("x", "edge_index", "batch", "ptr"):
             assert torch.equal(ours.batch[name], theirs.batch[name]), name

@@ -199,6 +199,8 @@ def test_what_cannot_be_embedded_is_refused(graphs, draw):
         mark.embed(model, graphs, steps=0)
     with pytest.raises(ParameterError, match="requires_grad_"):
         mark.embed(copy.deepcopy(model).requires_grad_(False), graphs)
+    with pytest.raises(ParameterError, match="metric returned a NoneType"):
+        mark.embed(model, graphs, steps=1, metric=lambda model: None)
     for data in ([], iter(graphs), [1, 2], 7):
         with pytest.raises(DataError, match="RandomNodeLoader"):
             mark.embed(model, data)

@@ -20,6 +20,7 @@ from invgnn.graphs.disjoint_union import Graphs
 from invgnn.nn.forward import to_batch
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
+from invgnn.watermark.embedding_loss import own_loss
 from invgnn.watermark.mark import Watermark
 from invgnn.watermark.recipe import Recipe
 from invgnn.watermark.schedule import CarrierSchedule, Portion
@@ -389,3 +390,50 @@ def test_what_is_held_for_every_node_or_edge_would_be_lost(draw, name, shape, lo
             draw().mix(batch)
     else:
         assert draw().mix(batch).batch.num_graphs > 1
+
+
+# --- the last steps of models with batch norms -----------------------------------------------------
+
+
+def normed(motifs):
+    """A model with batch norms and no dropout, in training mode."""
+    model = new_model(motifs, "GIN", 0, hidden_channels=8)
+    model.dropout = 0.0
+    return model.train()
+
+
+def buffers(model):
+    return {name: value.clone() for name, value in model.named_buffers()}
+
+
+@pytest.mark.parametrize("way", ["loss", "joint_loss"])
+def test_at_the_end_batch_norms_see_carriers_as_those_of_a_suspect_do(draw, motifs, way):
+    mark, batch = draw(recipe=SOME), Batch.from_data_list(motifs.graphs[:24])
+    model = normed(motifs)
+    twin = copy.deepcopy(model)
+    mixed, when = mark.mix(batch, step=39, steps=40), {"step": 39, "steps": 40}
+    scores = mixed(model)
+    torch.testing.assert_close(scores, twin(batch.x, batch.edge_index, batch.batch))
+    assert all(value.equal(buffers(twin)[name]) for name, value in buffers(model).items())
+    task = torch.nn.functional.cross_entropy(scores, batch.y)
+    own = torch.nn.functional.cross_entropy(
+        copy.deepcopy(twin)(batch.x, batch.edge_index, batch.batch), batch.y
+    )
+    if way == "loss":
+        mark_loss = mark.schedule.at(mark.recipe, 39, 40)
+        torch.testing.assert_close(mixed.loss(), own_loss(mark, twin, mark_loss))
+        assert mark.loss(twin, **when).requires_grad
+    else:
+        mixed.joint_loss(task).backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert own.item() == pytest.approx(task.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("step", "steps", "norms"), [(38, 40, True), (39, 40, False), (3, None, True)])
+def test_elsewhere_carriers_ride_in_the_batch(draw, motifs, step, steps, norms):
+    mark, batch = draw(recipe=SOME), Batch.from_data_list(motifs.graphs[:24])
+    model = normed(motifs) if norms else new_model(motifs, "GCN", 0, hidden_channels=8)
+    mixed = mark.mix(batch, step=step, steps=steps)
+    mixed(model)
+    assert mixed.apart is None
+    assert mixed.seen[0].batch.num_graphs == 24 + 4

@@ -9,7 +9,7 @@ from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GINConv, global_add_pool
 
-from invgnn.errors import MonitorWarning, WeakMarkWarning
+from invgnn.errors import MonitorWarning, ParameterError, WeakMarkWarning
 from invgnn.nn.running_statistics import reestimate
 from invgnn.nn.weight_scaling import weight_scale
 from invgnn.watermark import monitor as module
@@ -52,6 +52,12 @@ def test_it_returns_bits_and_losses_and_changes_nothing(features, draw, unchange
     assert found["mark/bits/embedding"] == mark.evidence(mark.read(model, "embedding")).bits()
     model.eval()
     assert found["mark/loss/evaluation"] == pytest.approx(mark.loss(model).item())
+
+
+def test_what_is_no_model_is_refused(graphs, draw):
+    for act in (draw().monitor, lambda model: draw().finish(model, graphs)):
+        with pytest.raises(ParameterError, match="pass the model first"):
+            act("model.pt")
 
 
 def test_losses_that_differ_little_or_are_small_need_no_warning():

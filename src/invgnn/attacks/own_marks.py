@@ -30,7 +30,9 @@ def own_marks(model: nn.Module, task: Task, count: int, m: int, seed: int) -> li
     reference, places = Reference.of(task.data), accesses(model, task)
     recipe = Recipe(warmup_steps=0, after_task=0)  # a stolen model is trained on its task already
     return [
-        Watermark.draw(own_secret(seed, number), reference, m=m, access=places, recipe=recipe)
+        Watermark.draw(
+            own_secret(seed, number), reference, m=m, access=places, recipe=recipe, forward=task.forward
+        )
         for number in range(count)
     ]
 
@@ -52,5 +54,5 @@ def accesses(model: nn.Module, task: Task) -> list[Access]:
         model: The model.
         task: Its task.
     """
-    hidden = len(executed(model, weighted(model), some_inputs(task))) > 1
+    hidden = len(executed(model, weighted(model), some_inputs(task), task.forward)) > 1
     return ["embedding", "logits"] if hidden else ["logits"]

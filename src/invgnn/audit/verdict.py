@@ -73,7 +73,8 @@ class Verdict:
         refused: How many carriers and ordinary inputs the suspect refused. None if it refused none.
         called: How the suspect was called.
         code: The code that ran when the suspect was queried, as in `Provenance.record`.
-        controls: Matches and evidence of each unmarked control, and its digest.
+        controls: Matches and evidence of each unmarked control, its digest, and the levels at which it was
+            read.
         digests: Digests of the mark, the reference data, the suspect and its weights.
         audit: For a suspect behind HTTP: address, method, number of questions and requests, cost, repeated
             questions, and why a sequential audit ended. None for other suspects. For a sequential audit

@@ -286,4 +286,5 @@ def _control(suspect: Suspect, test: Finding, law: str, access: str) -> dict[str
     evidence = {"evidence_bits": laws.evidence_bits(test.log_p)} if law == "exact" else {}
     digest = digest_model(suspect) if isinstance(suspect, nn.Module) else "function"
     shown = next((one.evidence for one in test.levels if one.access == access), None) or test.evidence
-    return {"matches": shown.matches, **evidence, "digest": digest}
+    read = [one.access for one in test.levels if one.evidence is not None]
+    return {"matches": shown.matches, **evidence, "digest": digest, "read_at": read}

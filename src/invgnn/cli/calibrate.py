@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from invgnn.cli.console import fold, progress, verb
-from invgnn.cli.options import Json, M, OptionalSetting, OwnArchitecture, OwnData, TrainingSeed
+from invgnn.cli.options import (
+    Json,
+    M,
+    OptionalSetting,
+    OwnArchitecture,
+    OwnData,
+    OwnForward,
+    TrainingSeed,
+)
 from invgnn.cli.own_models import both_or_neither, build_model, load_own_task, one_of
 from invgnn.errors import ParameterError
 
@@ -30,6 +38,7 @@ def calibrate(
     task: OptionalSetting = None,
     architecture: OwnArchitecture = None,
     data: OwnData = None,
+    forward: OwnForward = None,
     access: Annotated[
         str,
         typer.Option(
@@ -81,6 +90,8 @@ def calibrate(
     """
     one_of(task, data)
     both_or_neither(architecture, data)
+    if forward is not None and data is None:
+        raise ParameterError("--forward is for a model of your own", "give --architecture and --data")
     from invgnn.nn.rng import seeded
     from invgnn.theory.calibration import calibrate as run
     from invgnn.theory.outcome import Plan
@@ -97,7 +108,7 @@ def calibrate(
         seed=seed,
     )
     if architecture is not None and data is not None:
-        own = load_own_task(data, seed)
+        own = load_own_task(data, seed, forward)
         with seeded(seed):
             model = build_model(architecture)
         found = run(f"{data}/{architecture}", plan, task=own, model=model, stage=progress)

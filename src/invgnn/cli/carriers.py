@@ -9,7 +9,7 @@ import typer
 
 from invgnn.cli.console import check_output, find_passphrase, open_passphrase, progress, verb
 from invgnn.cli.options import Json, NoPassphrase, Overwrite, OwnData, PassphraseFile, SplitSeed
-from invgnn.cli.own_models import load_data, one_of
+from invgnn.cli.own_models import load_data, load_transform, one_of
 
 if TYPE_CHECKING:
     from invgnn.readout.reading import Access
@@ -43,6 +43,15 @@ def carriers(
         ),
     ] = None,
     data: OwnData = None,
+    transform: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOD:NAME",
+            help="With --data: a transform that the model's inputs pass through, such as a positional "
+            "encoding: MODULE:NAME of the object, or of its class or function. --data returns the graphs "
+            "without it.",
+        ),
+    ] = None,
     m: Annotated[
         int | None,
         typer.Option(
@@ -149,6 +158,8 @@ def carriers(
     from invgnn.secret import Secret
 
     one_of(task, data)
+    if transform is not None and data is None:
+        raise ParameterError("--transform is for your own data", "give --data, or leave it out")
     features = _features(score_channel)
     if stealth and (size_quantile, delta, donors) != (0.25, 0.1, 3):
         raise ParameterError(
@@ -174,6 +185,7 @@ def carriers(
         "m": m,
         "access": cast("list[Access] | None", levels or None),  # this and the key are checked by draw
         "layer": layer,
+        "transform": None if transform is None else load_transform(transform),
         "classes": None if loaded is None else loaded.num_classes,
         "invariant": invariant,
         "key": cast("Key", key),

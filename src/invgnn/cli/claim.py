@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from invgnn.cli.console import check_input, check_output, fold, note, open_passphrase, verb
+from invgnn.cli.console import check_input, check_outputs, fold, note, open_passphrase, verb
 from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import (
     Alpha,
@@ -24,6 +24,10 @@ from invgnn.cli.options import (
     Tsa,
 )
 from invgnn.cli.own_models import load_data, one_of
+from invgnn.errors import InvgnnError, ParameterError
+
+if TYPE_CHECKING:
+    from invgnn.watermark.mark import Watermark
 
 EXAMPLES = """\b
 Examples:
@@ -90,9 +94,7 @@ def claim(
     """
     one_of(task, data)
     check_input(mark, model, key, token, supersedes)
-    for path in (output, statement):
-        if path is not None:
-            check_output(path, overwrite)
+    check_outputs(output, statement, overwrite=overwrite)
     opened = open_passphrase(mark, passphrase_file)
     own = open_passphrase(key, key_passphrase_file or passphrase_file)
 
@@ -102,18 +104,23 @@ def claim(
     from invgnn.watermark.mark import Watermark
 
     held, owner = Watermark.load(mark, opened), Identity.load(key, own)
+    if token is not None and "token" not in held.context:
+        raise ParameterError(f"{mark} is not bound to a token", "leave out --token, or give the right mark")
     beside = token or mark.with_name(f"{mark.name}.token")
     bound = Token.load(beside) if "token" in held.context else None
+    claimed = load_suspect(model, architecture)
+    known = load_data(data) if data is not None else load_task_data(task, seed)
     made = Claim.make(
         held,
-        load_suspect(model, architecture),
+        claimed,
         owner,
-        load_data(data) if data is not None else load_task_data(task, seed),
+        known,
         alpha=alpha,
         token=bound,
         label=label,
         supersedes=None if supersedes is None else Claim.load(supersedes).digest,
     )
+    _check_mark(claimed, held, alpha, known)
     if tsa is not None:
         made = made.dated(tsa, owner)
     else:
@@ -134,3 +141,16 @@ def claim(
         "bound": bound is not None,
     }
     return record, fold(f"wrote {output}: claim of {made.owner}\ndigest {made.digest}", 2), 0
+
+
+def _check_mark(model: Any, mark: Watermark, alpha: float, data: Any) -> None:
+    """Say so if the model does not carry the mark: licensees' files are easily exchanged."""
+    from invgnn.audit.verify import verify
+
+    try:
+        found = verify(model, mark, alpha, data=None if mark.score_channel is None else data)
+    except InvgnnError as error:
+        note(f"the mark could not be read in the model: {error.message}")
+        return
+    if found.status == "not shown":
+        note("the model does not carry this mark: a judge will find nothing in a copy of it")

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from invgnn.concealed import conceal
-from invgnn.errors import ExistingFileError, FileError, InvgnnError, PassphraseError
+from invgnn.errors import ExistingFileError, FileError, InvgnnError, ParameterError, PassphraseError
 
 FAILED, INTERRUPTED = 2, 130  # Python's own exit code for a crash is 1, which is a verdict here
 
@@ -300,3 +300,20 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise FileError(
             f"{path} cannot be written", f"create the folder {path.parent}, or choose another one"
         )
+
+
+def check_outputs(*paths: Path | None, overwrite: bool) -> None:
+    """Check that several files can be written, and that they are several.
+
+    Args:
+        *paths: The files; None is skipped.
+        overwrite: Whether they may exist.
+
+    Raises:
+        ParameterError: If one is named twice.
+    """
+    given = [path for path in paths if path is not None]
+    if len({path.absolute() for path in given}) < len(given):
+        raise ParameterError(f"{given[0]} is named for two outputs", "choose different names")
+    for path in given:
+        check_output(path, overwrite)

@@ -16,10 +16,11 @@ from invgnn.cli.options import (
     Overwrite,
     OwnArchitecture,
     OwnData,
+    OwnForward,
     PassphraseFile,
     TrainingSeed,
 )
-from invgnn.cli.own_models import embed_own
+from invgnn.cli.own_models import embed_own, load_data, load_forward
 from invgnn.errors import DataError, FileError, ParameterError, WeakMarkWarning
 
 if TYPE_CHECKING:
@@ -57,14 +58,15 @@ def embed(
         typer.Option(
             metavar="N",
             min=1,
-            help="Number of epochs. Default: 100, or 20 with --start. On node tasks, the mark is embedded "
-            "in at most 70 additional epochs, and with --start in these alone.",
+            help="With --task: number of epochs. Default: 100, or 20 with --start. On node tasks, the mark "
+            "is embedded in at most 70 additional epochs, and with --start in these alone.",
         ),
     ] = None,
     lr: Annotated[
         float | None,
         typer.Option(
-            metavar="RATE", help="Learning rate. Default: 0.01, or 0.001 with --start on graph tasks."
+            metavar="RATE",
+            help="Learning rate. Default: 0.01, or 0.001 with --start on the graph tasks of --task.",
         ),
     ] = None,
     beta: Annotated[
@@ -84,6 +86,7 @@ def embed(
     ] = False,
     architecture: OwnArchitecture = None,
     data: OwnData = None,
+    forward: OwnForward = None,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -137,14 +140,19 @@ def embed(
             f"the learning rate must be a positive number, not {lr}", "give e.g. --lr 0.01"
         )
     own = _check_own(architecture, data, start, task, dry_run)
+    _check_budget(own, epochs=epochs, steps=steps, metric=metric, forward=forward)
     passphrase = open_passphrase(mark, passphrase_file)
     if own:
         from invgnn.watermark.mark import Watermark
 
         options = {"steps": steps, "seed": seed} | ({} if lr is None else {"lr": lr})
-        names = str(architecture), str(data), Path(str(start)), Path(str(output))
-        given = _changed(Watermark.load(mark, passphrase), beta, no_weight_scaling)
-        return embed_own(given, *names, metric=metric, options=options, overwrite=overwrite)
+        inputs = load_data(str(data))
+        loaded_mark = Watermark.load(mark, passphrase, forward=load_forward(forward, inputs))
+        given = _changed(loaded_mark, beta, no_weight_scaling)
+        files = Path(str(start)), Path(str(output))
+        return embed_own(
+            given, str(architecture), inputs, *files, metric=metric, options=options, overwrite=overwrite
+        )
     task = str(task)
 
     from dataclasses import replace
@@ -222,6 +230,20 @@ def _check_own(
             "your own model is not trained here: train it first, or put mark.joint_loss into your loop",
         )
     return True
+
+
+def _check_budget(own: bool, *, epochs: int | None, **only_own: Any) -> None:
+    """Refuse options that the chosen way of embedding does not use."""
+    given = [f"--{name}" for name, value in only_own.items() if value is not None]
+    if own and epochs is not None:
+        raise ParameterError(
+            "--epochs is for --task: a model of your own is marked in a number of steps", "give --steps N"
+        )
+    if not own and given:
+        raise ParameterError(
+            f"{', '.join(given)}: only for a model of your own, with --architecture and --data",
+            "leave it out; --epochs N sets the length of a training on --task",
+        )
 
 
 def _changed(mark: Watermark, beta: float | None, no_weight_scaling: bool) -> Watermark:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
+from invgnn.cli.console import check_input, check_outputs, fold, open_passphrase, verb
 from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import (
     Alpha,
@@ -111,9 +111,10 @@ def judge(
     rival: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="C,O[,M]",
-            help="Rival claim: its claim, its opening to you and the model that it commits to, separated "
-            "by commas. Repeatable.",
+            metavar="C,O[,M[,R]]",
+            help="Rival claim: its claim, its opening to you, the model that it commits to and, if it "
+            "names other data, your own copy of them as for --reference or --task, separated by commas. "
+            "Repeatable.",
         ),
     ] = None,
     revocation: Annotated[
@@ -153,9 +154,7 @@ def judge(
     Writes the judgement to FILE. It contains no secret, and anybody can check it with invgnn check.
     """
     check_input(claim, opening, suspect, key, original, *(control or ()), *(tsa_root or ()))
-    for path in (output, report):
-        if path is not None:
-            check_output(path, overwrite)
+    check_outputs(output, report, overwrite=overwrite)
     if (task is None) == (reference is None):
         raise ParameterError("give --task or --reference, not both", "use your own copy of the data")
     passphrase = open_passphrase(key, passphrase_file)
@@ -210,7 +209,7 @@ def judge(
         who,
         case,
         original=None if original is None else load_suspect(original, architecture),
-        rivals=[_rival(one, who, architecture) for one in rival or ()],
+        rivals=[_rival(one, who, architecture, seed) for one in rival or ()],
         recheck=_command(claim, opening, options),
     )
     found.save(output, overwrite=overwrite)
@@ -231,15 +230,22 @@ def _command(claim: Path, opening: Path, options: dict[str, Any]) -> str:
     return shlex.join(words)
 
 
-def _rival(text: str, who: Identity, architecture: str | None) -> Rival:
-    """Return a rival claim from its files."""
+def _rival(text: str, who: Identity, architecture: str | None, seed: int) -> Rival:
+    """Return a rival claim from its files, with the judge's copy of its data if they are others."""
     from invgnn.court.claim import Claim
     from invgnn.court.opening import load_opening
     from invgnn.court.rivals import Rival
 
-    parts = [Path(part) for part in text.split(",")]
-    if len(parts) not in (2, 3):
-        raise ParameterError(f"{text!r} does not name a rival", "give CLAIM,OPENING or CLAIM,OPENING,MODEL")
-    check_input(*parts)
-    model = load_suspect(parts[2], architecture) if len(parts) == 3 else None
-    return Rival(Claim.load(parts[0]), load_opening(parts[1], who), model)
+    given, opening, model, data = [*text.split(","), "", "", ""][:4]
+    if text.count(",") not in (1, 2, 3) or not given or not opening:
+        raise ParameterError(
+            f"{text!r} does not name a rival", "give CLAIM,OPENING or CLAIM,OPENING,MODEL[,REFERENCE]"
+        )
+    shown = Path(model) if model else None
+    check_input(Path(given), Path(opening), shown)
+    return Rival(
+        Claim.load(given),
+        load_opening(opening, who),
+        None if shown is None else load_suspect(shown, architecture),
+        (load_data(data) if ":" in data else load_task_data(data, seed)) if data else None,
+    )

@@ -93,6 +93,15 @@ OwnData = Annotated[
         "your graphs, or the one graph of a node task. The module is imported and executed.",
     ),
 ]
+OwnForward = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOD:FUNC",
+        help="How a model of unusual arguments or results is called: MODULE:FUNCTION, a function of the "
+        "model and a PyG batch that returns one tensor of scores. Typed graphs (HeteroData) need --data "
+        "instead. The module is imported and executed.",
+    ),
+]
 OwnArchitecture = Annotated[
     str | None,
     typer.Option(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from invgnn.cli.console import fold, progress
-from invgnn.errors import ParameterError
+from invgnn.cli.console import fold, note, progress
+from invgnn.errors import ParameterError, WeakMarkWarning
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,6 +69,27 @@ def load_transform(name: str) -> Any:
     return made
 
 
+def load_forward(name: str | None, data: Any = None) -> Any:
+    """Return how models are called: by the function of the user, or as the types of his graphs say.
+
+    Args:
+        name: MODULE:FUNCTION, if it was given.
+        data: The graphs of the user, if they were given.
+
+    Raises:
+        ParameterError: If there is no such function.
+    """
+    from invgnn.nn.typed_graphs import Schema, is_typed
+
+    if name is None:
+        typed = isinstance(data, list | tuple) and len(data) > 0 and is_typed(data[0])
+        return Schema.of(data) if typed else None
+    found = load_function(name, "scores")
+    if not callable(found):
+        raise ParameterError(f"{name!r} is not a function", "name a function of the model and a batch")
+    return found
+
+
 def build_model(name: str) -> nn.Module:
     """Return the model of the user's function or class.
 
@@ -98,11 +121,11 @@ def load_data(name: str) -> Any:
     return data.data if isinstance(data, Task) else data
 
 
-def load_own_task(name: str, seed: int) -> Task:
+def load_own_task(name: str, seed: int, forward: str | None = None) -> Task:
     """Return the task of the user's function, which returns labelled graphs or an `invgnn.Task`."""
     from invgnn.training.tasks import own_task
 
-    return own_task(call_function(name, "graphs"), name, seed)
+    return own_task(call_function(name, "graphs"), name, seed, load_forward(forward))
 
 
 def load_weights(path: Path, architecture: str) -> nn.Module:
@@ -132,7 +155,7 @@ def both_or_neither(architecture: str | None, data: str | None) -> None:
 def embed_own(
     mark: Watermark,
     architecture: str,
-    data: str,
+    data: Any,
     start: Path,
     output: Path,
     *,
@@ -145,7 +168,7 @@ def embed_own(
     Args:
         mark: The mark.
         architecture: MODULE:FUNCTION that builds the model.
-        data: MODULE:FUNCTION that returns its task inputs.
+        data: Its task inputs.
         start: The trained weights.
         output: Where to write the marked weights.
         metric: MODULE:FUNCTION that measures a model, if any.
@@ -160,7 +183,9 @@ def embed_own(
 
     model = load_weights(start, architecture)
     measure = None if metric is None else load_function(metric, "a number")
-    with progress("embedding", options.get("steps") or DEFAULT.steps) as tick:
+    steps = options.get("steps") or DEFAULT.steps
+    with progress("embedding", steps) as tick, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", WeakMarkWarning)
         done = 0
 
         def report(step: int, total: int) -> None:
@@ -168,7 +193,8 @@ def embed_own(
             tick(step - done)
             done = step
 
-        found = mark.embed(model, load_data(data), metric=measure, progress=report, **options)
+        found = mark.embed(model, data, metric=measure, progress=report, **options)
+    _repeat(said, more=found.steps >= steps and 4 * steps)
     verdict = verify(model, mark)
     weights = {name: value.contiguous().clone() for name, value in model.state_dict().items()}
     atomic.write_bytes(output, save(weights), private=False, overwrite=overwrite)
@@ -179,3 +205,18 @@ def embed_own(
         "verdict": verdict.to_json(),
     }
     return record, fold(f"wrote {output}: {found}\n{verdict}", 13), 0
+
+
+def _repeat(said: Iterable[warnings.WarningMessage], *, more: int) -> None:
+    """Print what was said of a weak mark, with the option to give; let other warnings through.
+
+    Args:
+        said: The warnings.
+        more: How many steps to advise; 0 if the steps were enough.
+    """
+    for one in said:
+        if not isinstance(one.message, WeakMarkWarning):
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+            continue
+        advice = f"embed it in more steps: --steps {more}" if more else one.message.advice
+        note(f"warning: {one.message.message}\nadvice: {advice}")

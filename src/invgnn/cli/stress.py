@@ -19,6 +19,7 @@ from invgnn.cli.options import (
     Overwrite,
     OwnArchitecture,
     OwnData,
+    OwnForward,
     PassphraseFile,
     SecondModel,
     SplitSeed,
@@ -51,6 +52,7 @@ def stress(
     task: OptionalTask = None,
     architecture: OwnArchitecture = None,
     data: OwnData = None,
+    forward: OwnForward = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -92,6 +94,8 @@ def stress(
     """
     one_of(task, data)
     both_or_neither(architecture, data)
+    if forward is not None and data is None:
+        raise ParameterError("--forward is for a model of your own", "give --architecture and --data")
     check_input(mark, model, second)
     if output is not None:
         check_output(output, overwrite)
@@ -106,8 +110,8 @@ def stress(
     from invgnn.watermark.mark import Watermark
 
     check_alpha(alpha)
-    held = Watermark.load(mark, passphrase)
-    loaded = load_own_task(data, seed) if data else load_named(str(task), seed)
+    loaded = load_own_task(data, seed, forward) if data else load_named(str(task), seed)
+    held = Watermark.load(mark, passphrase, forward=loaded.forward)
 
     def opened(path: Path) -> Any:
         return load_weights(path, architecture) if architecture else load_for(loaded, path)
@@ -132,6 +136,7 @@ def stress(
         words = ["--mark", mark, "--model", model, "--alpha", f"{alpha:g}", "--seed", seed]
         own = ["--architecture", architecture, "--data", data]
         words += ["--task", task] if task else own
+        words += ["--forward", forward] if forward else []
         words += ["--only", only] if only else []
         words += ["--quick"] if quick else []
         words += ["--second", second] if second else []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from invgnn.cli.console import check_input, check_output, find_passphrase, progress, verb
+from invgnn.cli.console import check_input, check_outputs, find_passphrase, progress, verb
 from invgnn.cli.loading import load_suspect, load_task_data
 from invgnn.cli.options import Alpha, Json, OptionalTask, Overwrite, PassphraseFile, SplitSeed
 from invgnn.errors import FileError, ParameterError, PassphraseError
@@ -77,9 +77,7 @@ def trace(
     A mark that is named shows that the suspect descends from that copy, not who passed it on.
     """
     check_input(marks, suspects)
-    for path in (csv, report):
-        if path is not None:
-            check_output(path, overwrite)
+    check_outputs(csv, report, overwrite=overwrite)
     files = _files(suspects, "suspect")
     held = _files(marks, "mark", ".mark")
     spread = workers > 1 or cluster is not None

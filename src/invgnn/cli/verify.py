@@ -11,8 +11,8 @@ import typer
 from invgnn.cli import endpoint_options as remote_options
 from invgnn.cli.console import check_input, check_output, fold, open_passphrase, verb
 from invgnn.cli.loading import load_suspect, load_task_data
-from invgnn.cli.options import Alpha, Json, Mark, Overwrite, OwnData, PassphraseFile, SplitSeed
-from invgnn.cli.own_models import load_data
+from invgnn.cli.options import Alpha, Json, Mark, Overwrite, OwnData, OwnForward, PassphraseFile, SplitSeed
+from invgnn.cli.own_models import load_data, load_forward
 from invgnn.cli.remote import make_endpoint, replay_settings, reporter
 from invgnn.errors import ParameterError
 
@@ -100,6 +100,7 @@ def verify(
         ),
     ] = None,
     data: OwnData = None,
+    forward: OwnForward = None,
     seed: SplitSeed = 41,
     suspects: Annotated[
         int,
@@ -169,7 +170,8 @@ def verify(
     from invgnn.audit.verify import verify as judge
     from invgnn.watermark.mark import Watermark
 
-    held = Watermark.load(mark, passphrase)
+    inputs = load_data(data) if data else load_task_data(task, seed)
+    held = Watermark.load(mark, passphrase, forward=load_forward(forward, inputs))
     settings: dict[str, Any] = {"alpha": alpha, "access": access, "suspects": suspects}
     suspect: Any
     if transcript is not None:
@@ -195,7 +197,7 @@ def verify(
     verdict = judge(
         suspect,
         held,
-        data=load_data(data) if data else load_task_data(task, seed),
+        data=inputs,
         controls=[load_suspect(path, architecture) for path in control or ()],
         code_from=code_from,  # type: ignore[arg-type]  # checked by verify
         with_answers=answers or report is not None,
@@ -212,6 +214,7 @@ def verify(
         words += [word for path in control or () for word in ("--control", path)]
         words += ["--task", task, "--seed", seed] if task else []
         words += ["--data", data] if data else []
+        words += ["--forward", forward] if forward else []
         words += ["--suspects", suspects]
         command = shlex.join(["invgnn", "verify", *map(str, words)])
         write_report(report, verdict, mark=held, command=command, overwrite=overwrite)

@@ -59,7 +59,7 @@ def check_dates(claim: Claim, exhibits: Exhibits) -> tuple[list[Check], Stamp | 
 
 def check_revocations(claim: Claim, stamp: Stamp | None, exhibits: Exhibits) -> Check:
     """Check that the owner has not withdrawn the claim."""
-    why = why_revoked(claim, stamp, exhibits.revocations)
+    why = why_revoked(claim, stamp, exhibits.revocations, exhibits.now + CLOCKS)
     known = f"none of {len(exhibits.revocations)} known revocations affects the claim"
     return Check("revocation", why is None, why or known)
 

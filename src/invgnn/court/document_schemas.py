@@ -33,10 +33,18 @@ def validate(kind: str, record: Any) -> None:
     Raises:
         ParameterError: If they do not fit. The message names the first part that does not.
     """
-    error = next(iter(_validator(kind).iter_errors(record)), None)
+    try:
+        error = next(iter(_validator(kind).iter_errors(record)), None)
+    except RecursionError:  # the message of an error shows the value
+        raise ParameterError("the document is nested too deeply", f"see the schema of {kind}") from None
     if error is not None:
         at = "/".join(map(str, error.absolute_path)) or "the document"
-        raise ParameterError(f"{at[:200]}: {error.message[:200]}", f"see the schema of a {kind}")
+        raise ParameterError(f"{at[:200]}: {_shortened(error.message)}", f"see the schema of {kind}")
+
+
+def _shortened(text: str) -> str:
+    """Return a message without the middle: a value comes first, and what is wrong with it last."""
+    return text if len(text) <= 200 else f"{text[:100]} … {text[-80:]}"
 
 
 @lru_cache(maxsize=len(KINDS))

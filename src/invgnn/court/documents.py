@@ -190,8 +190,9 @@ def parse_document(data: bytes, kind: str | None, name: str) -> Document:
     record = _parsed(data, name)
     found = _kind_of(record)
     if found is None or kind not in (None, found):
-        wanted = f"a {kind}" if kind else "a document of invgnn"
-        raise FileError(f"{name} is {'a ' + found if found else 'something else'}, not {wanted}", _ADVICE)
+        wanted = _with_article(kind) if kind else "a document of invgnn"
+        seen = _with_article(found) if found else "something else"
+        raise FileError(f"{name} is {seen}, not {wanted}", _ADVICE)
     try:
         validate(found, record)
         dated = record["timestamp"]
@@ -224,6 +225,11 @@ def _parsed(data: bytes, name: str) -> Any:
         return json.loads(data.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError
         raise FileError(f"{name} is not JSON: {str(error)[:200]}", _ADVICE) from None
+
+
+def _with_article(kind: str) -> str:
+    """Return the kind of a document with its article."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _refuse(constant: str) -> NoReturn:

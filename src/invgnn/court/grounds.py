@@ -17,6 +17,10 @@ REQUESTS = 2**30
 """How many tokens one party is assumed to have requested at most: 34 a second for a year."""
 
 
+OLDER = "claim older than the suspect"
+"""The name of the ground that rests on dates."""
+
+
 @dataclass(frozen=True)
 class Ground:
     """One reason why nobody searched for a secret that fits the suspect.
@@ -66,7 +70,7 @@ def grounds_of(
         token: What the token proves that the bits are bound to.
         chosen: What the bits depend on that may have been chosen after the token; None if nothing.
         shared: Evidence in bits that unmarked models of the task have for the mark, at most; None if none
-            was read.
+            was read at every level at which the suspect was.
         claims: Largest number of claims that the claimant may have filed.
         requests: Largest number of tokens that the claimant may have requested.
     """
@@ -100,7 +104,7 @@ def _older(
     alpha: float, stamp: Stamp | None, since: datetime | None, shared: float | None, claims: int
 ) -> Ground:
     """Return the ground of a claim that precedes the suspect."""
-    name, needed = "claim older than the suspect", _needed(alpha, claims) + max(shared or 0.0, 0.0)
+    name, needed = OLDER, _needed(alpha, claims) + max(shared or 0.0, 0.0)
     if stamp is None:
         return Ground(name, False, needed, "The claim has no timestamp that counts here.")
     if since is None:
@@ -112,8 +116,9 @@ def _older(
         return Ground(name, False, needed, says)
     if shared is None:
         says = (
-            "No unmarked model of the same task was read. A secret may have been searched for, before it "
-            "was claimed, that fits what all models of the task answer alike."
+            "No unmarked model of the same task was read at every level at which the suspect was. A secret "
+            "may have been searched for, before it was claimed, that fits what all models of the task "
+            "answer alike."
         )
         return Ground(name, False, needed, says)
     says = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from invgnn.court.challenge import check_case
 from invgnn.court.claim import Claim
 from invgnn.court.documents import Document
 from invgnn.court.exhibits import Exhibits
-from invgnn.court.grounds import iso
+from invgnn.court.grounds import OLDER, iso
 from invgnn.court.identity import Identity
 from invgnn.court.judgement import LOST, Judgement
 from invgnn.court.opening import PROVES, Opened
@@ -103,9 +104,9 @@ def _heard(
     case: str,
 ) -> Settled:
     """Examine a rival's claim like the claim itself, and settle between the two."""
-    other = examine_claim(rival.claim, rival.opened, exhibits, identity.key, case)
-    ours, theirs = party(own, original, exhibits), party(other, rival.original, exhibits)
-    return settle(ours, theirs, exhibits)
+    held = exhibits if rival.data is None else replace(exhibits, data=rival.data)
+    other = examine_claim(rival.claim, rival.opened, held, identity.key, case)
+    return settle(party(own, original, exhibits), party(other, rival.original, held))
 
 
 def _decision(own: Standing, heard: list[tuple[Rival, Settled]]) -> tuple[str, list[tuple[str, str]]]:
@@ -143,12 +144,13 @@ def voids(own: Standing, exhibits: Exhibits, settled: Sequence[Settled] = ()) ->
     """Return what would void a judgement, in plain words."""
     found = [
         "An older claim on the same secret, or a rival mark in the original of the claimant, is shown.",
-        "Code listed in the verdict was not read by the judge, or does not come from where it says.",
+        "Code that the judgement lists was not read by the judge, or does not come from where it says.",
         "The suspect that was read is not the suspect of the case: compare the digests.",
         "The reference data, the architecture or the controls came from the claimant unchecked.",
     ]
-    used = {one.ground for one in own.grounds if one.available and own.bits >= one.needed}
-    if "claim older than the suspect" in used and own.bits < 80:
+    rests = own.grounds if own.status == "owned" else ()
+    used = {one.ground for one in rests if one.available and own.bits >= one.needed}
+    if OLDER in used and own.bits < 80:
         found += [
             "The suspect existed before the date that the judge found.",
             "The controls were not trained for the task of the suspect.",
@@ -161,7 +163,10 @@ def voids(own: Standing, exhibits: Exhibits, settled: Sequence[Settled] = ()) ->
             "The claimant operates the authority that signed the token, or has its key.",
         ]
     if any(how.by_date for how in settled):
-        found.append("A date that settled a rival claim is wrong, or a party operates the authority.")
+        found.append(
+            "A date that settled a rival claim is wrong, or a party operates the authority, or had the "
+            "original of the other before the other claimed it."
+        )
     if own.claim.transformed:
         found.append("The inputs that the claimant shows are not what users of the model give to it.")
     if exhibits.suspects == 1:

@@ -12,6 +12,7 @@ from typing import Any
 
 from invgnn.concealed import conceal
 from invgnn.court import merkle
+from invgnn.errors import ParameterError
 from invgnn.graphs.attributed import Attributed
 from invgnn.storage import encoding
 from invgnn.watermark.directions import stream_parts
@@ -27,12 +28,21 @@ class Leaf:
         salt: 32 bytes that hide the leaf until it is shown.
         content: The canonical encoding of what it says.
         path: The hashes that lead to the root.
+
+    Raises:
+        ParameterError: If a part is of another type.
     """
 
     index: int
     salt: bytes
     content: bytes
     path: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse parts of other types: a claimant decides what is in an opening."""
+        parts = (self.salt, self.content, *self.path)
+        if type(self.index) is not int or not all(isinstance(one, bytes) for one in parts):
+            raise ParameterError("a leaf has parts of a wrong type", "ask for another opening")
 
     def __repr__(self) -> str:
         return f"<Leaf {self.index}>"

@@ -84,23 +84,26 @@ class Revocation:
         }
         return cls(Document.sign("revocation", said, owner))
 
-    def affects(self, claim: Claim, stamp: Stamp | None) -> str | None:
+    def affects(self, claim: Claim, stamp: Stamp | None, now: datetime | None = None) -> str | None:
         """Return why a claim does not count any more; None if it still does.
 
-        A claim that is dated before its key was revoked still counts.
+        A claim that is dated before its key was revoked still counts, and so does one that is revoked from
+        a later time on.
 
         Args:
             claim: The claim.
             stamp: What its timestamp proves.
+            now: The judge's clock; by default that of this machine.
         """
         said = self.document.payload
         kind, value = said["target"]["kind"], said["target"]["value"]
         words = f"by its owner from {said['since']} on ({said['reason']})"
         if self.document.key != claim.document.key:
             return None
-        if kind == "claim" and value == claim.digest:
+        since = parse_time(said["since"])
+        if kind == "claim" and value == claim.digest and since <= (now or datetime.now(UTC)):
             return f"the claim was revoked {words}"
-        if kind == "key" and (stamp is None or not stamp.time < parse_time(said["since"])):
+        if kind == "key" and (stamp is None or not stamp.time < since):
             return f"the key that signed the claim was revoked {words}, and the claim is not dated before"
         return None
 
@@ -118,9 +121,11 @@ class Revocation:
         return load_checked(path, "revocation", cls)
 
 
-def why_revoked(claim: Claim, stamp: Stamp | None, revocations: Sequence[Revocation]) -> str | None:
+def why_revoked(
+    claim: Claim, stamp: Stamp | None, revocations: Sequence[Revocation], now: datetime
+) -> str | None:
     """Return why a claim does not count any more; None if no revocation affects it."""
-    return next((why for one in revocations if (why := one.affects(claim, stamp)) is not None), None)
+    return next((why for one in revocations if (why := one.affects(claim, stamp, now)) is not None), None)
 
 
 def parse_time(text: str) -> datetime:

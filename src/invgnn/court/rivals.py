@@ -1,4 +1,8 @@
-"""Settle rival claims on one suspect: marks are read in both originals first, dates decide last."""
+"""Settle rival claims on one suspect: marks are read in both originals first, dates decide last.
+
+A mark in an original counts for its owner only if nobody can have searched for a secret that fits this
+original: a thief has the owner's. It counts against its owner as soon as it is significant.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,9 @@ from invgnn.audit.provenance import trace
 from invgnn.audit.verdict import floor_bits
 from invgnn.audit.verify import open_suspect
 from invgnn.court.claim import Claim
+from invgnn.court.claim_checks import chosen_late
 from invgnn.court.exhibits import Exhibits
-from invgnn.court.grounds import iso
+from invgnn.court.grounds import OLDER, grounds_of, iso
 from invgnn.court.opening import Opened
 from invgnn.court.standing import Standing
 from invgnn.errors import InvgnnError, SuspectError
@@ -27,7 +32,9 @@ from invgnn.watermark.mark import Watermark
 READINGS = 4
 """Number of readings of two marks in two originals, for which the evidence is corrected."""
 SHARED = 0.5
-"""Share of equal weights in every tensor above which a model counts as made from another."""
+"""Share of equal weights in every tensor above which one of two models counts as made from the other."""
+LACKING = frozenset({"reference", "transform"})
+"""Checks of a rival that may fail because the judge lacks something, though the claim is sound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +45,14 @@ class Rival:
         claim: The claim.
         opened: Its opening.
         original: The model that the claim commits to, as the rival shows it; None if it is not shown.
+        data: The judge's own copy of the reference data that this claim names, if they are others; None for
+            those of the claim that is judged.
     """
 
     claim: Claim
     opened: Opened
     original: nn.Module | str | Path | None = None
+    data: Any = None
 
 
 @dataclass(frozen=True)
@@ -67,39 +77,72 @@ class Party:
     Attributes:
         standing: The examined claim.
         original: The committed original; None if it was not shown or is another model.
-        why: Why there is none.
+        exhibits: What the judge brings, with the reference data of this claim.
+        why: Why there is no original.
     """
 
     standing: Standing
     original: Suspect | None
+    exhibits: Exhibits
     why: str = ""
+
+    def significant(self, bits: float) -> bool:
+        """Return whether chance is ruled out for so much evidence, if the secret was not searched for."""
+        return bits >= -math.log2(self.standing.alpha)
+
+    def certain(self, bits: float, other: Party) -> list[str]:
+        """Return the grounds on which nobody searched for a secret with so much evidence in an original.
+
+        The age of a claim is a ground if it is older than the claim that commits to the original.
+
+        Args:
+            bits: The evidence for the mark of this side in the original of the other.
+            other: The other side.
+        """
+        own, dated = self.standing, other.standing.stamp
+        grounds = grounds_of(
+            own.alpha,
+            stamp=own.stamp,
+            suspect_since=None if dated is None else dated.earliest,
+            token=own.token,
+            chosen=chosen_late(own.claim, own.opened),
+            shared=own.shared,
+            claims=self.exhibits.claims,
+            requests=self.exhibits.requests,
+        )
+        return [one.ground for one in grounds if one.available and bits >= one.needed]
 
 
 def party(standing: Standing, original: nn.Module | str | Path | None, exhibits: Exhibits) -> Party:
     """Return one side, with its original only if that is the model that the claim commits to."""
     if original is None:
-        return Party(standing, None, "its committed original was not shown")
+        return Party(standing, None, exhibits, "its committed original was not shown")
     try:
         model = open_suspect(original, exhibits.architecture)
     except InvgnnError as error:
-        return Party(standing, None, f"its original cannot be read: {error.message[:200]}")
+        return Party(standing, None, exhibits, f"its original cannot be read: {error.message[:200]}")
     wanted = standing.claim.payload["model"]["weights"]
     if not isinstance(model, nn.Module) or trace(model).tensors != wanted:
-        return Party(standing, None, "the model that it shows is not the one that its claim commits to")
-    return Party(standing, model)
+        why = "the model that it shows is not the one that its claim commits to"
+        return Party(standing, None, exhibits, why)
+    return Party(standing, model, exhibits)
 
 
-def settle(ours: Party, theirs: Party, exhibits: Exhibits) -> Settled:
+def settle(ours: Party, theirs: Party) -> Settled:
     """Decide between two claims on one suspect, seen from ours.
 
-    Guarantee: two claims on one suspect are never both favoured. If a model is independent of a secret,
-    the mark of that secret is read in it with probability at most alpha.
+    Guarantee: two claims on one suspect are never both favoured. If a model is independent of a secret, the
+    mark of that secret counts as significant in it with probability at most alpha. A party that searches
+    for a secret until its mark fits the original of another gains nothing, unless it makes 2^80 tries or as
+    many requests as the judge states.
 
     Args:
         ours: The claim that is judged.
         theirs: The rival's.
-        exhibits: What the judge brings.
     """
+    failed = {check.check for check in theirs.standing.checks if check.fatal and not check.passed}
+    if failed and failed <= LACKING:
+        return Settled("not settled", f"the rival's claim cannot be examined: {theirs.standing.reason[1]}")
     if not theirs.standing.detected:
         return Settled("does not stand", f"on its own: {theirs.standing.reason[1]}")
     first, second = ours.standing, theirs.standing
@@ -107,7 +150,7 @@ def settle(ours: Party, theirs: Party, exhibits: Exhibits) -> Settled:
         return _same_secret(first, second)
     if ours.original is None or theirs.original is None:
         return _without_originals(ours, theirs)
-    return _with_originals(ours, theirs, exhibits)
+    return _with_originals(ours, theirs)
 
 
 def _same_secret(first: Standing, second: Standing) -> Settled:
@@ -129,58 +172,67 @@ def _without_originals(ours: Party, theirs: Party) -> Settled:
     return Settled("not settled", f"this claim cannot be compared with the rival's: {ours.why}")
 
 
-def _with_originals(ours: Party, theirs: Party, exhibits: Exhibits) -> Settled:
+def _with_originals(ours: Party, theirs: Party) -> Settled:
     """Read both marks in both originals; if that does not decide, look for the ancestor of the suspect."""
     sides = (ours, theirs)
-    bits = [[_bits(one.standing, other.original, exhibits) for other in sides] for one in sides]
-    limits = [-math.log2(side.standing.alpha) for side in sides]
-    (own, forth), (back, their_own) = [
-        [found >= limit for found in row] for row, limit in zip(bits, limits, strict=True)
-    ]
+    (own, forth), (back, their_own) = [[_bits(one, other) for other in sides] for one in sides]
     numbers = (
-        f"this mark in the rival's original: {floor_bits(bits[0][1])} bits; the rival's mark in this "
-        f"original: {floor_bits(bits[1][0])} bits"
+        f"this mark in the rival's original: {floor_bits(forth)} bits; the rival's mark in this original: "
+        f"{floor_bits(back)} bits"
     )
-    if not own:
+    if not ours.significant(own):
         return Settled("not settled", f"this claim's original does not carry its own mark; {numbers}")
-    if not their_own:
+    if not theirs.significant(their_own):
         return Settled("does not stand", f"the rival's original does not carry its own mark; {numbers}")
-    if forth and not back:
-        return Settled("descends from this claim", f"the rival's original carries this mark; {numbers}")
-    if back and not forth:
-        return Settled("is the ancestor", f"this claim's original carries the rival's mark; {numbers}")
-    return _by_weights(ours, theirs, exhibits, both=forth and back, numbers=numbers)
+    alone = (not theirs.significant(back), not ours.significant(forth))
+    if alone[0] and (grounds := ours.certain(forth, theirs)):
+        says = f"the rival's original carries this mark ({', '.join(grounds)}); {numbers}"
+        return Settled("descends from this claim", says, by_date=grounds == [OLDER])
+    if alone[1] and (grounds := theirs.certain(back, ours)):
+        says = f"this claim's original carries the rival's mark ({', '.join(grounds)}); {numbers}"
+        return Settled("is the ancestor", says, by_date=grounds == [OLDER])
+    return _by_weights(ours, theirs, alone, numbers)
 
 
-def _by_weights(ours: Party, theirs: Party, exhibits: Exhibits, *, both: bool, numbers: str) -> Settled:
-    """Decide by the original whose weights the suspect still has, and between two of them by date."""
+def _by_weights(ours: Party, theirs: Party, alone: tuple[bool, bool], numbers: str) -> Settled:
+    """Decide by the original whose weights the suspect still has, if its claim is the older one as well.
+
+    Equal weights do not tell which of two models was made from the other. A thief can destroy the owner's
+    mark in some of the weights of the suspect and show the rest as an original, but cannot claim it before
+    the owner has claimed theirs.
+
+    Args:
+        ours: The claim that is judged.
+        theirs: The rival's.
+        alone: Whether the original of either side is free of the other's mark.
+        numbers: The evidence for the marks in the originals, in words.
+    """
+    exhibits = ours.exhibits
     suspect = open_suspect(exhibits.suspect, exhibits.architecture)
     mine, other = (made_from(suspect, side.original) for side in (ours, theirs))
-    if mine and other:
-        earlier = _earlier(ours.standing, theirs.standing)
-        says = f"the suspect has the weights of both; {_dates(ours.standing, theirs.standing)}; {numbers}"
-        if earlier is ours.standing:
-            return Settled("embedded later", says, by_date=True)
-        if earlier is theirs.standing:
-            return Settled("is the ancestor", says, by_date=True)
-    elif mine and not both:
-        return Settled("embedded later", f"the suspect has the weights of this original alone; {numbers}")
-    elif other and not both:
-        return Settled("is the ancestor", f"the suspect has the weights of the rival's original; {numbers}")
+    earlier = _earlier(ours.standing, theirs.standing)
+    whose = "both originals" if mine and other else "this original" if mine else "the rival's original"
+    says = f"the suspect has the weights of {whose}; {_dates(ours.standing, theirs.standing)}; {numbers}"
+    if earlier is ours.standing and mine and (other or alone[0]):
+        return Settled("embedded later", says, by_date=True)
+    if earlier is theirs.standing and other and (mine or alone[1]):
+        return Settled("is the ancestor", says, by_date=True)
     return Settled(
         "not settled",
-        f"neither original carries only its own mark and is shown to be the suspect's ancestor; {numbers}",
+        "neither mark is shown to be older by the two originals (one of them has to carry both marks, on a "
+        "ground, and the other its own alone), nor by weights of the suspect and the date of a claim; "
+        f"{numbers}",
     )
 
 
-def _bits(standing: Standing, model: Any, exhibits: Exhibits) -> float:
-    """Return the evidence for a mark in an original, corrected for all readings."""
-    mark: Watermark | None = standing.mark
-    if mark is None:
+def _bits(side: Party, other: Party) -> float:
+    """Return the evidence for the mark of one side in an original, corrected for all readings."""
+    mark: Watermark | None = side.standing.mark
+    if mark is None or other.original is None:
         return 0.0
-    channel = None if mark.score_channel is None else mark.channel(exhibits.data)
+    channel = None if mark.score_channel is None else mark.channel(side.exhibits.data)
     try:
-        found = examine(mark, model, channel=channel, forward=exhibits.forward)
+        found = examine(mark, other.original, channel=channel, forward=side.exhibits.forward)
     except SuspectError:  # a model that cannot be read shows no mark
         return 0.0
     return laws.evidence_bits(found.log_p, READINGS)

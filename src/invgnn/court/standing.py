@@ -59,6 +59,8 @@ class Standing:
         mark: The regenerated mark, after a full opening that fits the claim.
         verdict: The public part of the verdict.
         decoys: How the answers compare with random keys.
+        shared: The most evidence in bits that a control has for the mark; None if none was read at every
+            level at which the suspect was.
     """
 
     claim: Claim
@@ -73,6 +75,7 @@ class Standing:
     mark: Watermark | None = field(default=None, repr=False)
     verdict: dict[str, Any] | None = None
     decoys: dict[str, int] | None = None
+    shared: float | None = None
 
     @property
     def detected(self) -> bool:
@@ -168,7 +171,8 @@ def _fully(
     level = -math.log2(alpha)
     shared = [one["evidence_bits"] for one in verdict.controls if "evidence_bits" in one]
     verified = [one for one in shared if one >= level]
-    about = {**about, "grounds": weigh(shared=max(shared, default=None))}
+    most = max(shared) if any(_compares(one, verdict) for one in verdict.controls) else None
+    about = {**about, "grounds": weigh(shared=most), "shared": most}
     checks = [*checks, _controls(len(verdict.controls), len(verified))]
     if verdict.status == "owned" and not _held(about["grounds"], verdict.evidence_bits):
         why = _ungrounded(about["grounds"])  # controls have a part of the evidence, too
@@ -184,6 +188,12 @@ def _fully(
         verdict=json.loads(json.dumps(verdict.to_json(private=False))),
         decoys=_decoys(said, bits),
     )
+
+
+def _compares(control: dict[str, Any], verdict: Verdict) -> bool:
+    """Return whether a control was read at every level at which the suspect was."""
+    read = {one["access"] for one in verdict.levels if one["read"]}
+    return "evidence_bits" in control and read <= set(control["read_at"])
 
 
 def _held(grounds: tuple[Ground, ...], bits: float) -> list[str]:
@@ -249,6 +259,12 @@ def _partly(about: dict[str, Any], checks: list[Check], shown: Revealed, exhibit
         },
         "code": {"foreign": []} if code is None else code.record(),
         "suspects": exhibits.suspects,
+        "alpha": about["alpha"],
+        "controls": [
+            {"digest": trace(other).digest if isinstance(other, nn.Module) else "function"}
+            | {"matches": one.matches, "evidence_bits": laws.evidence_bits(one.log_p)}
+            for other, one in zip(others, tests, strict=True)
+        ],
     }
     if found.log_p > level:
         status, reason = "not shown", ("chance", "an unrelated model could give these answers by chance")

@@ -25,6 +25,9 @@ MOST_BYTES = 1 << 20
 SHA256 = "2.16.840.1.101.3.4.2.1"
 """Object identifier of SHA-256, the only hash that tokens here are requested for."""
 
+_STOPS = (KeyboardInterrupt, SystemExit, MemoryError)
+"""What is never taken for a property of a token."""
+
 Roots = Sequence[x509.Certificate]
 """The root certificates of the authorities that a judge trusts."""
 
@@ -119,7 +122,9 @@ def check_token(token: bytes, message: bytes, roots: Roots) -> Stamp:
     verifier = client.VerifierBuilder(roots=list(roots)).build()
     try:
         verifier.verify(held, hashlib.sha256(message).digest())
-    except (client.VerificationError, ValueError) as error:
+    except _STOPS:
+        raise
+    except BaseException as error:  # the verifier also raises what its parsers and Rust panics raise
         raise TimestampError(f"the token is not valid here: {_why(str(error))}", _ADVICE) from None
     check_signing(held.time_stamp_token())
     info, _ = signed_parts(held.time_stamp_token())
@@ -176,7 +181,7 @@ def load_roots(path: str | Path) -> list[x509.Certificate]:
     """
     try:
         return x509.load_pem_x509_certificates(bytes(read_bytes(path)))
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise FileError(f"{path} holds no PEM certificate: {error}", "pass the authority's root") from None
 
 
@@ -203,9 +208,12 @@ def _times(info: Any, fraction: bool) -> tuple[datetime, datetime]:
 def _authority(held: Any) -> str:
     """Return the subject of the certificate that signed a token."""
     (signer,) = held.signed_data.signer_infos
-    known = map(x509.load_der_x509_certificate, held.signed_data.certificates)
     number = (signer.issuer, signer.serial_number)
-    found = [one for one in known if (one.issuer, one.serial_number) == number]
+    try:
+        known = map(x509.load_der_x509_certificate, held.signed_data.certificates)
+        found = [one for one in known if (one.issuer, one.serial_number) == number]
+    except (ValueError, x509.InvalidVersion) as error:
+        raise TimestampError(f"the token has a malformed certificate: {error}", _ADVICE) from None
     if len(found) != 1:  # anybody can add certificates to a token, also of the same issuer and number
         what = "does not contain its certificate" if not found else "contains several such certificates"
         raise TimestampError(f"the token {what}", "request another token")
@@ -235,7 +243,7 @@ def _decoded(token: bytes) -> Any:
         if held.status != 0:
             raise ValueError(f"the authority refused with status {held.status}")
         _ = held.tst_info.gen_time, held.time_stamp_token(), held.signed_data.certificates
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+    except _STOPS:
         raise
     except BaseException as error:  # the decoder is written in Rust, whose panics are not Exceptions
         raise TimestampError(f"this is no timestamp: {str(error)[:200]}", "request another token") from None

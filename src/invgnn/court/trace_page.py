@@ -14,6 +14,8 @@ from invgnn.court.tracing import Trace, fewest_bits, named
 
 MOST_MARKS = 40
 """Largest number of marks in the matrix of a page; all others are in the CSV table."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Characters with which a formula may begin for a spreadsheet."""
 MOST_NAMED = 20
 """Largest number of named marks per suspect in the text."""
 
@@ -29,7 +31,7 @@ def as_csv(rows: Sequence[Trace]) -> str:
 
 def _cell(value: object) -> object:
     """Return a value of a table; a text that a spreadsheet would compute is quoted."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def as_text(rows: Sequence[Trace], alpha: float) -> str:

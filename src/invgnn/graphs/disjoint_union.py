@@ -289,7 +289,7 @@ _DIRECTED = (
     "some edges have one direction only, but carriers are undirected simple graphs: a model that uses "
     "directions may treat carriers unlike its task inputs. Make the task's edges undirected if possible"
 )
-_LIST = "pass a list of Data: [data], list(dataset) or batch.to_data_list()"
+_LIST = "pass a list of Data: [data], list(dataset), loader.dataset or batch.to_data_list()"
 
 
 def _array(value: Any) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,7 @@ from torch_geometric.nn import MessagePassing
 from invgnn.errors import InvgnnError, ParameterError, SuspectError
 from invgnn.graphs.attributed import Shown, uncarried
 from invgnn.nn.layers import parts_of, walk
-from invgnn.nn.observation import Observation
+from invgnn.nn.observation import Observation, num_graphs
 from invgnn.nn.rng import preserved_rng
 
 Forward = Callable[[nn.Module, Any], Tensor]
@@ -51,19 +51,29 @@ def to_batch(graphs: Shown, like: Tensor | None = None) -> Any:
         **{name: torch.from_numpy(value.copy()) for name, (_, value) in graphs.more.items()},
     )
     batch.num_nodes = graphs.num_nodes
-    _make_separable(batch, graphs)
+    kinds = {name: kind for name, (kind, _) in graphs.more.items()}
+    make_separable(batch, batch.ptr.clone(), torch.from_numpy(graphs.arrow_ptr.copy()), kinds)
     return batch if like is None else placed(batch, like)
 
 
-def _make_separable(batch: Any, graphs: Shown) -> None:
-    """Let `to_data_list` and `get_example` work, as on a batch that PyG collated."""
-    nodes, edges = torch.from_numpy(graphs.ptr.copy()), torch.from_numpy(graphs.arrow_ptr.copy())
-    rows = {"node": nodes, "edge": edges, "graph": torch.arange(len(graphs) + 1)}
-    batch._num_graphs, batch._num_nodes = len(graphs), graphs.sizes.tolist()
-    batch._slice_dict = {"edge_index": edges} | ({} if graphs.x is None else {"x": nodes})
-    batch._slice_dict |= {name: rows[kind] for name, (kind, _) in graphs.more.items()}
-    none = torch.zeros_like(nodes[:-1])
-    batch._inc_dict = {"edge_index": nodes[:-1], "x": none} | dict.fromkeys(graphs.more, none)
+def make_separable(batch: Any, ptr: Tensor, arrow_ptr: Tensor, more: Mapping[str, str]) -> None:
+    """Let `to_data_list` and `get_example` work, as on a batch that PyG collated.
+
+    Args:
+        batch: The batch, whose edges come graph by graph.
+        ptr: Where the nodes of every graph start, and end.
+        arrow_ptr: The same for edges.
+        more: What its further tensors have one row of: `node`, `edge` or `graph`.
+    """
+    count = len(ptr) - 1
+    rows = {"node": ptr, "edge": arrow_ptr, "graph": torch.arange(count + 1)}
+    batch._num_graphs = count
+    if batch.x is None:
+        batch._num_nodes = ptr.diff().tolist()
+    batch._slice_dict = {"edge_index": arrow_ptr} | ({} if batch.x is None else {"x": ptr})
+    batch._slice_dict |= {name: rows[kind] for name, kind in more.items()}
+    none = torch.zeros_like(ptr[:-1])
+    batch._inc_dict = {"edge_index": ptr[:-1], "x": none} | dict.fromkeys(more, none)
 
 
 def placed(batch: Any, like: Tensor) -> Any:
@@ -124,7 +134,7 @@ def require_module(model: Any) -> None:
     if not isinstance(model, nn.Module):
         raise ParameterError(
             f"a mark is embedded in an nn.Module, not in a {type(model).__name__}",
-            "pass the model first: mark.loss(model), mark.joint_loss(model, task_loss)",
+            "pass the model first, as in mark.loss(model) and mark.joint_loss(model, task_loss)",
         )
 
 
@@ -189,7 +199,10 @@ def call(model: nn.Module, batch: Any) -> Tensor:
     if "edge_index" not in parameters:
         if len(required) == 1 or len(parameters) == 1:
             return one_tensor(model(batch))
-        raise SuspectError(f"it is unknown how to call forward({', '.join(parameters)})", _FORWARD)
+        typed = "x_dict" in parameters or "edge_index_dict" in parameters
+        raise SuspectError(
+            f"it is unknown how to call forward({', '.join(parameters)})", _TYPED if typed else _FORWARD
+        )
     given = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
     first = required[0].name if required else "x"
     more = (name for name in parameters if name not in given and not uncarried(name) and name in batch)
@@ -206,7 +219,11 @@ def call(model: nn.Module, batch: Any) -> Tensor:
 
 _FORWARD = (
     "pass forward=lambda model, batch: ... that calls the model on a PyG batch, to Watermark.draw, "
-    "Watermark.load or mark.replace"
+    "Watermark.load or mark.replace (--forward on the command line)"
+)
+_TYPED = (
+    "draw the mark from a list of HeteroData; where it is loaded from a file, pass "
+    "forward=invgnn.Schema.of(graphs) (--data on the command line)"
 )
 ADVICE = (
     "carriers have the tensors of the data that the mark was drawn from, passed by the names of forward's "
@@ -226,7 +243,7 @@ def one_tensor(scores: Any) -> Tensor:
     raise SuspectError(
         f"forward() returned a {type(scores).__name__}, not one tensor of scores",
         f"pass forward=lambda model, batch: model(...){pick}, or another part that holds the scores, to "
-        "Watermark.draw, Watermark.load or mark.replace",
+        "Watermark.draw, Watermark.load or mark.replace (--forward on the command line)",
     )
 
 
@@ -264,19 +281,35 @@ def watching(modules: Sequence[nn.Module], inputs: bool) -> Iterator[list[Tensor
             handle.remove()
 
 
-def _last(seen: list[Tensor | None], layer: str) -> Tensor:
-    """Return the last tensor that was observed at a layer."""
+def _last(seen: list[Tensor | None], layer: str, batch: Any) -> Tensor:
+    """Return the last tensor that was observed at a layer.
+
+    If `forward` called the model once for every graph of the batch, these are the last ones of all graphs.
+    """
     if not seen:
         raise SuspectError(f"the layer {layer!r} was never called", "name a layer that the model uses")
     if layer == "auto" and len(seen) == 1:
-        raise SuspectError(
-            "this model has a single layer with weights, so it has no hidden representation",
-            "read it at access='logits', or name a layer",
-        )
+        raise _without_hidden()
     tensors = [value for value in seen if value is not None]  # the input of an embedding table is integer
     if not tensors:
         raise SuspectError("the observed layer has no floating-point tensor", "name another layer")
-    return tensors[-1]
+    calls, last = num_graphs(batch), tensors[-1]
+    if len(tensors) % calls == 0 and last.dim() and len(last) not in (calls, int(batch.num_nodes)):
+        each = len(tensors) // calls
+        rows = tensors[each - 1 :: each]
+        alike = all(row.shape[1:] == last.shape[1:] for row in rows)
+        if alike and sum(map(len, rows)) in (calls, int(batch.num_nodes)):
+            if layer == "auto" and each == 1:
+                raise _without_hidden()
+            return torch.cat(rows)
+    return last
+
+
+def _without_hidden() -> SuspectError:
+    return SuspectError(
+        "this model has a single layer with weights, so it has no hidden representation",
+        "read it at access='logits', or name a layer",
+    )
 
 
 def _first_tensor(values: Any) -> Tensor | None:
@@ -348,7 +381,7 @@ def observe(
         watched = found.weighted if layer == "auto" else [_find(unwrap(model), name)]
         with watching(watched, inputs=layer == "auto" or side == "in") as seen:
             scores = run(model, batch, forward)
-        return Observation(scores, _last(seen, layer), batch)
+        return Observation(scores, _last(seen, layer, batch), batch)
 
 
 def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
@@ -364,7 +397,7 @@ def run(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
     except InvgnnError:
         raise
     except Exception as error:  # keep the user's error and its traceback; only add advice
-        error.add_note(f"invgnn ran this model on carriers: {ADVICE}")
+        error.add_note(f"invgnn ran this model on carriers, or on inputs that you passed: {ADVICE}")
         raise
 
 

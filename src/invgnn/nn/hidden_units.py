@@ -41,17 +41,18 @@ class Units:
         return len(self.makers[0])
 
 
-def hidden_units(model: nn.Module, inputs: Any) -> list[Units]:
+def hidden_units(model: nn.Module, inputs: Any, forward: Forward | None = None) -> list[Units]:
     """Return the layers of hidden units, from the input to the scores.
 
     Args:
         model: The model.
         inputs: A PyG batch.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
 
     Raises:
         EditError: If the model is not a plain stack of layers, or has no hidden units.
     """
-    found = stages(model, inputs)
+    found = stages(model, inputs, forward)
     maps = [place for place, stage in enumerate(found) if is_map(stage)]
     if len(maps) < 2:
         raise EditError(

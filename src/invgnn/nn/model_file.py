@@ -23,7 +23,7 @@ from invgnn.nn.backbones import (
     Backbone,
     build,
 )
-from invgnn.nn.checkpoint import fitted, misfit, read_weights
+from invgnn.nn.checkpoint import SUFFIXES, fitted, misfit, read_weights
 from invgnn.nn.forward import unwrap
 from invgnn.nn.perception import PerceptionHead
 from invgnn.storage import container
@@ -123,7 +123,15 @@ def _called(build: Callable[[], nn.Module]) -> nn.Module:
 
 def _rebuild(path: str | Path) -> Backbone:
     """Build the model of an untrusted file; only the tensors that the file contains are allocated."""
-    held = container.read(path, "model", framework="torch")
+    try:
+        held = container.read(path, "model", framework="torch")
+    except FileError as error:
+        if Path(path).suffix not in {*SUFFIXES, ".safetensors"} or not Path(path).exists():
+            raise
+        advice = (
+            "if the file contains weights alone, pass architecture=, a model or a function that builds it"
+        )
+        raise FileError(error.message, advice) from error
     try:
         plan: Any = held.body.get("architecture")
         _check_plan(plan, len(held.tensors))

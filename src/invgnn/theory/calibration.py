@@ -14,7 +14,8 @@ import numpy as np
 from torch import nn
 
 from invgnn.errors import ParameterError
-from invgnn.graphs.disjoint_union import Graphs
+from invgnn.graphs.attributed import Shown, joined
+from invgnn.nn.forward import Forward
 from invgnn.nn.perception import attach_head
 from invgnn.nn.rng import seeded
 from invgnn.secret import Secret, public_stream
@@ -101,7 +102,7 @@ class _Work:
     def __init__(self, setting: str, plan: Plan, task: Task, model: nn.Module, stage: Stage) -> None:
         self.plan, self.task, self.stage = plan, task, stage
         reference = Reference.of(task.data)
-        self.mark = _draw(setting, plan, reference)
+        self.mark = _draw(setting, plan, reference, task.forward)
         self.model = model
         if plan.access == "perception":
             with seeded(plan.seed):
@@ -111,7 +112,7 @@ class _Work:
         with stage("recording checkpoints", len(states)) as tick:
             self.around = survey(self.model, self.loss, states, lr=plan.lr / 10, tick=tick)
         self.curvature = self.around.curvature()
-        self.lipschitz = self._steepness(_some(reference.graphs, plan.graphs), states)
+        self.lipschitz = self._steepness(_some(reference.tensors or reference.graphs, plan.graphs), states)
 
     def _train(self) -> list[State]:
         """Train without the mark and return the last checkpoints."""
@@ -127,11 +128,11 @@ class _Work:
             train(self.model, self.task, decay=False, progress=keep, **options)
         return states
 
-    def _steepness(self, graphs: Graphs, states: list[State]) -> Lipschitz:
+    def _steepness(self, graphs: Shown, states: list[State]) -> Lipschitz:
         """Return L_s at the kept checkpoint, and on the carriers at the first and the last recorded one."""
-        carriers = self.mark.carriers
+        carriers = self.mark.presented[0]
         with self.stage("measuring the perception's gradients", len(graphs) + 3 * len(carriers)) as tick:
-            here = perception_norms(self.model, self.mark, Graphs.concat([graphs, carriers]), progress=tick)
+            here = perception_norms(self.model, self.mark, joined([graphs, carriers]), progress=tick)
             twin, nearby = copy.deepcopy(self.model), []
             for state in (states[0], states[-1]):
                 twin.load_state_dict(state)
@@ -203,12 +204,13 @@ def _own(task: Task | None, plan: Plan) -> Task:
     return task
 
 
-def _draw(setting: str, plan: Plan, reference: Reference) -> Watermark:
+def _draw(setting: str, plan: Plan, reference: Reference, forward: Forward | None) -> Watermark:
     """Draw the mark of the calibration from a public stream."""
     key: Any = "plain" if plan.access == "perception" else "keyed"
     recipe = Recipe(loss="mse", gradient_projection=False, warmup_steps=0, after_task=0, weight_scale=None)
     secret = Secret(public_stream("calibration", setting, plan.seed).bytes(32))
-    return Watermark.draw(secret, reference, m=plan.m, access=plan.access, key=key, recipe=recipe)
+    options: dict[str, Any] = {"access": plan.access, "key": key, "recipe": recipe, "forward": forward}
+    return Watermark.draw(secret, reference, m=plan.m, **options)
 
 
 def _width(model: Any) -> int:
@@ -216,7 +218,7 @@ def _width(model: Any) -> int:
     return int(model.architecture["hidden_channels"])
 
 
-def _some(graphs: Graphs, count: int) -> Graphs:
+def _some(graphs: Shown, count: int) -> Shown:
     """Return `count` of the graphs, chosen by a public stream."""
     order = public_stream("calibration graphs", len(graphs)).permutation(len(graphs))
     return graphs.take(np.sort(order[:count]))

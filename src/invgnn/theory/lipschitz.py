@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.errors import ParameterError
-from invgnn.graphs.disjoint_union import Floats, Graphs
+from invgnn.graphs.attributed import Shown, joined
+from invgnn.graphs.disjoint_union import Floats
 from invgnn.nn.forward import evaluation_mode, observe, to_batch, unwrap, weight_of
 from invgnn.readout.reading import Reading, answer, natural_spread, standardise
 from invgnn.theory.statement import Assumption, Statement
@@ -54,7 +55,7 @@ class Lipschitz(Statement):
         return None if self.nearby is None else self.nearby <= self.value
 
 
-def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading | None = None) -> Tensor:
+def perceive(model: nn.Module, mark: Watermark, graphs: Shown, reading: Reading | None = None) -> Tensor:
     """Return the input of the mark's squared loss, one number in [0, 1] per graph, with gradients.
 
     At `perception` this is the output of the paper's head. At `embedding` and `logits` it is the answer as
@@ -64,7 +65,7 @@ def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading
     Args:
         model: The model.
         mark: The mark.
-        graphs: The graphs.
+        graphs: The graphs, with the tensors that carriers have.
         reading: The reading; by default the first that the mark declares.
 
     Raises:
@@ -76,7 +77,7 @@ def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading
             "labels have no gradient", "use the access level logits, embedding or perception"
         )
     size, head = len(graphs), reading.access == "perception"
-    asked = graphs if head else Graphs.concat([graphs, mark.ordinary])
+    asked = graphs if head else joined([graphs, mark.presented[1]])
     batch = to_batch(asked, weight_of(model))
     seen = observe(model, batch, reading.layer if reading.hidden else None, mark.forward)
     said = answer(seen, reading, mark.direction, unwrap(model))
@@ -89,7 +90,7 @@ def perceive(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading
     return torch.sigmoid(in_nats(said[:size], said[usual]))
 
 
-def perceived(model: nn.Module, mark: Watermark, graphs: Graphs, reading: Reading | None = None) -> Floats:
+def perceived(model: nn.Module, mark: Watermark, graphs: Shown, reading: Reading | None = None) -> Floats:
     """Return the same as an array, with the model in evaluation mode and its state restored.
 
     Args:
@@ -120,7 +121,7 @@ def jacobian_norms(outputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
 def perception_norms(
     model: nn.Module,
     mark: Watermark,
-    graphs: Graphs,
+    graphs: Shown,
     reading: Reading | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Floats:
@@ -146,7 +147,7 @@ def perception_norms(
     return np.concatenate(found)
 
 
-def _chunks(graphs: Graphs) -> Iterator[Graphs]:
+def _chunks(graphs: Shown) -> Iterator[Shown]:
     """Split graphs into chunks."""
     for start in range(0, len(graphs), CHUNK):
         yield graphs.take(np.arange(start, min(start + CHUNK, len(graphs))))

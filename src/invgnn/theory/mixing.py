@@ -148,7 +148,7 @@ def mixing_of(mark: Watermark, model: nn.Module, rng: np.random.Generator, **opt
         rng: Source of randomness for the permutations.
         options: Further arguments of `mixing`.
     """
-    return mixing(mark.carriers, perceived(model, mark, mark.carriers), mark.perceived, rng, **options)
+    return mixing(mark.carriers, perceived(model, mark, mark.presented[0]), mark.perceived, rng, **options)
 
 
 def standard_columns(values: ArrayLike) -> Floats:

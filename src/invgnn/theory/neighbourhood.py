@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from invgnn.nn.forward import call, evaluation_mode
+from invgnn.nn.forward import evaluation_mode
 from invgnn.theory.curvature import Curvature, curvature
 from invgnn.training.batching import Collated
 from invgnn.training.tasks import Task
@@ -26,14 +26,14 @@ class TaskLoss:
     """
 
     def __init__(self, task: Task) -> None:
-        self.rows = task.train if task.level == "node" else slice(None)
+        self.task, self.rows = task, task.train if task.level == "node" else slice(None)
         self.batch = task.graphs[0] if task.level == "node" else Collated(task.graphs).batch(task.train)
 
     def __call__(self, model: nn.Module) -> tuple[float, dict[str, Tensor]]:
         """Return the loss of a model and its gradient, by name, for the parameters that the task uses."""
         weights = {name: p for name, p in model.named_parameters() if p.requires_grad}
         with evaluation_mode(model):
-            loss = cross_entropy(call(model, self.batch)[self.rows], self.batch.y[self.rows])
+            loss = cross_entropy(self.task.scores(model, self.batch)[self.rows], self.batch.y[self.rows])
             found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
         pairs = zip(weights, found, strict=True)
         return float(loss.detach()), {name: g for name, g in pairs if g is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from invgnn.errors import EditError
-from invgnn.nn.forward import as_batch, call, evaluation_mode, executed, unwrap, weight_of
+from invgnn.graphs.attributed import kinds_of, uncarried
+from invgnn.nn.forward import as_batch, evaluation_mode, executed, make_separable, unwrap, weight_of
 from invgnn.nn.layers import weighted
 from invgnn.training.tasks import Task
 
@@ -24,7 +25,7 @@ class Collated:
     """
 
     def __init__(self, graphs: list[Data]) -> None:
-        self.x = torch.cat([g.x for g in graphs]).contiguous()
+        self.x = None if graphs[0].x is None else torch.cat([g.x for g in graphs]).contiguous()
         self.y = torch.cat([g.y.view(-1) for g in graphs])
         self.edges = torch.cat([g.edge_index for g in graphs], dim=1)
         place = self.edges.device
@@ -32,6 +33,7 @@ class Collated:
         self.links = torch.tensor([g.edge_index.shape[1] for g in graphs], device=place)
         self.first_node = self.nodes.cumsum(0) - self.nodes
         self.first_link = self.links.cumsum(0) - self.links
+        self.more = _further(graphs)
 
     def numbered(self) -> Collated:
         """Return the same graphs with their indices in place of their classes."""
@@ -39,15 +41,26 @@ class Collated:
         twin.y = torch.arange(len(self.nodes), device=self.nodes.device)
         return twin
 
+    def only(self, names: Collection[str]) -> Collated:
+        """Return the same graphs with those of their further tensors that are named."""
+        twin = copy.copy(self)
+        twin.more = {name: held for name, held in self.more.items() if name in names}
+        return twin
+
     def followed_by(self, batch: Any) -> Collated:
         """Return these graphs followed by those of a PyG batch, whose class is 0.
 
         Args:
-            batch: The PyG batch, with node features only.
+            batch: The PyG batch. Tensors that it lacks are left out.
         """
         twin, graphs = copy.copy(self), len(batch.ptr) - 1
         owner = batch.batch[batch.edge_index[0]]
-        twin.x = torch.cat([self.x, batch.x])
+        twin.x = None if self.x is None else torch.cat([self.x, batch.x])
+        twin.more = {
+            name: (kind, torch.cat([rows, batch[name].to(rows.dtype)]))
+            for name, (kind, rows) in self.more.items()
+            if name in batch
+        }
         twin.y = torch.cat([self.y, self.y.new_zeros(graphs)])
         twin.edges = torch.cat([self.edges, batch.edge_index - batch.ptr[owner]], dim=1)
         twin.nodes = torch.cat([self.nodes, batch.ptr.diff()])
@@ -66,9 +79,28 @@ class Collated:
         start = self.first_link[index] - (links.cumsum(0) - links)
         linked = torch.arange(len(which), device=ptr.device) + start[which]
         edges = self.edges[:, linked] + ptr[:-1][which]
-        batch = as_batch(x=self.x[chosen], edge_index=edges, y=self.y[index], batch=graph, ptr=ptr)
+        x = None if self.x is None else self.x[chosen]
+        places = {"node": chosen, "edge": linked, "graph": index}
+        more = {name: rows[places[kind]] for name, (kind, rows) in self.more.items()}
+        batch = as_batch(x=x, edge_index=edges, y=self.y[index], batch=graph, ptr=ptr, **more)
         batch.num_nodes = int(ptr[-1])
+        arrow_ptr = torch.cat([links.new_zeros(1), links.cumsum(0)])
+        kinds = {"y": "graph"} | {name: kind for name, (kind, _) in self.more.items()}
+        make_separable(batch, ptr, arrow_ptr, kinds)
         return batch
+
+
+def _further(graphs: list[Data]) -> dict[str, tuple[str, Tensor]]:
+    """Return the tensors that all graphs have beside the usual ones: what they have a row of, and the rows.
+
+    They are those that carriers can have: edge attributes, encodings, values of whole graphs.
+    """
+    known = {"x", "edge_index", "y"}
+    if all(name in known or uncarried(name) for name in graphs[0].keys()):  # noqa: SIM118 a PyG graph is no dict
+        return {}
+    kinds = {name: kind for name, kind in kinds_of(graphs).items() if name not in known}
+    rows = {name: [torch.atleast_1d(graph[name]) for graph in graphs] for name in kinds}
+    return {name: (kind, torch.cat(rows[name])) for name, kind in kinds.items()}
 
 
 def placed(task: Task, model: nn.Module) -> Task:
@@ -123,9 +155,9 @@ def accuracy(model: nn.Module, task: Task, rows: Tensor, held: Collated | None =
     with evaluation_mode(model):
         if task.level == "node":
             data = task.graphs[0]
-            return float((call(model, data)[rows].argmax(-1) == data.y[rows]).float().mean())
+            return float((task.scores(model, data)[rows].argmax(-1) == data.y[rows]).float().mean())
         batch = (held or Collated(task.graphs)).batch(rows)
-        return float((call(model, batch).argmax(-1) == batch.y).float().mean())
+        return float((task.scores(model, batch).argmax(-1) == batch.y).float().mean())
 
 
 def some_inputs(task: Task, count: int = 64) -> Any:
@@ -149,7 +181,7 @@ def scores(model: nn.Module, task: Task) -> Tensor:
         task: The task.
     """
     with evaluation_mode(model):
-        return call(model, some_inputs(task))
+        return task.scores(model, some_inputs(task))
 
 
 def last_layer(model: nn.Module, task: Task) -> nn.Module:
@@ -162,7 +194,7 @@ def last_layer(model: nn.Module, task: Task) -> nn.Module:
     Raises:
         EditError: If no submodule with weights is called in the forward pass.
     """
-    called = executed(model, weighted(model), some_inputs(task))
+    called = executed(model, weighted(model), some_inputs(task), task.forward)
     if not called or called[-1] is model:
         raise EditError(
             "the last layer is not known: the model calls no submodule with weights",

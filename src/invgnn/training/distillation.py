@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from invgnn.nn.distillation import distillation_loss
-from invgnn.nn.forward import call, evaluation_mode
+from invgnn.nn.forward import evaluation_mode
 from invgnn.nn.layers import all_learn
 from invgnn.training.batching import Collated, batches
 from invgnn.training.fitting import BATCH_SIZE, FitOptions, Item, Losses, fit
@@ -63,7 +63,10 @@ def ask_teacher(
     chosen = task.train[torch.randperm(len(task.train))[: max(1, round(rho_kd * len(task.train)))]]
     held, _ = _collated(task)
     with evaluation_mode(teacher):
-        found = call(teacher, task.graphs[0])[chosen] if held is None else call(teacher, held.batch(chosen))
+        if held is None:
+            found = task.scores(teacher, task.graphs[0])[chosen]
+        else:
+            found = task.scores(teacher, held.batch(chosen))
     classes = task.graphs[0].y if held is None else held.y
     scores = found.new_zeros(len(classes), found.shape[-1])
     asked = classes.new_zeros(len(classes), dtype=torch.bool)
@@ -93,7 +96,7 @@ def learn(
 
     def losses(item: Item, step: int) -> Losses:
         batch, rows = item
-        scores = call(student, batch)
+        scores = task.scores(student, batch)
         which, scores = (batch.y, scores) if rows is None else (rows, scores[rows])
         found = targets.loss(scores, which)
         return Losses(found, None, found)

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from invgnn.nn.distillation import divergence, softened
 from invgnn.nn.distributed import peers
-from invgnn.nn.forward import call, evaluation_mode, unwrap
+from invgnn.nn.forward import evaluation_mode, unwrap
 from invgnn.nn.gradient_projection import RareProjection
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, batches, shuffled
@@ -166,14 +166,14 @@ class Embedding:
             batch, rows = item
             if plan.use(step) is None:
                 batch = batch if mixing is None else mixing.held.batch(batch)
-                found = task_loss(call(model, batch), (batch, rows))
+                found = task_loss(self.task.scores(model, batch), (batch, rows))
                 return Losses(found, None, found)
             if recipe.joint:
                 joint = mixing.batch(batch, step) if mixing else mark.mix(batch, step=step, steps=steps)
                 shown = joint.batch if mixing else batch
                 found, marked = task_loss(joint(model), (shown, rows)), joint.loss()
             else:
-                found = task_loss(call(model, batch), item)
+                found = task_loss(self.task.scores(model, batch), item)
                 marked = mark.loss(model, step=step, steps=steps)
             if not project:
                 return Losses(found, marked, found + marked)
@@ -209,7 +209,8 @@ class Embedding:
         """Raise an error before training if the model cannot be read or carriers cannot be mixed in."""
         if mark.recipe.joint:
             held, task = self.held, self.task
-            mark.mix(task.graphs[0] if held is None else held.batch(task.train[:2]), step=0)
+            known = mark.batches.carriers.more
+            mark.mix(task.graphs[0] if held is None else held.only(known).batch(task.train[:2]), step=0)
         for reading in mark.readings:
             mark.read(self.model, reading.access)
 
@@ -218,7 +219,7 @@ class Embedding:
         every = torch.arange(len(self.labels), device=self.labels.device)
         whole = self.task.graphs[0] if self.held is None else self.held.batch(every)
         with evaluation_mode(unwrap(self.model)), torch.no_grad():
-            return call(unwrap(self.model), whole)
+            return self.task.scores(unwrap(self.model), whole)
 
     def shifted(self, channel: ScoreChannel) -> Tensor:
         """Return the baseline scores of the training inputs, shifted along the secret direction."""

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from invgnn.nn.distributed import agree
-from invgnn.nn.forward import call
 from invgnn.nn.optimise import WEIGHT_DECAY, LearningRate, optimise
 from invgnn.nn.rng import seeded
 from invgnn.training.batching import Collated, accuracy, batches, placed
@@ -198,7 +197,7 @@ def fit_task(
 
     def losses(item: Item, step: int) -> Losses:
         batch, rows = item
-        found = label_loss(call(model, batch), batch, rows)
+        found = label_loss(task.scores(model, batch), batch, rows)
         return Losses(found, None, found)
 
     def source() -> Iterable[Item]:

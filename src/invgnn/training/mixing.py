@@ -36,11 +36,11 @@ class Mixing:
             index: The task graphs.
             step: Number of the optimiser step.
         """
+        portion = self.mark.schedule.at(self.mark.recipe, step, self.steps)
         if len(index) < ENOUGH:  # too few to serve as ordinary inputs
-            mixed = self.mark.mix(self.held.batch(index), step=step, steps=self.steps)
+            mixed = MixedBatch(self.mark, self.held.batch(index), portion)
             mixed.batch.y = self.held.y[index]
             return mixed
-        portion = self.mark.schedule.at(self.mark.recipe, step, self.steps)
         carriers = torch.from_numpy(portion.carriers).to(index.device) + self.first
         batch = self.held.batch(torch.cat([index, carriers]))
         batch.y = batch.y[: len(index)]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.datasets import Amazon, Planetoid, TUDataset
 from torch_geometric.datasets.graph_generator import BAGraph
@@ -22,7 +22,9 @@ from torch_geometric.datasets.motif_generator import CycleMotif, HouseMotif
 
 from invgnn.errors import DataError, ParameterError
 from invgnn.nn.backbones import BACKBONES, Backbone, Level, build
+from invgnn.nn.forward import Forward, call, one_tensor
 from invgnn.nn.rng import seeded
+from invgnn.nn.typed_graphs import Schema, is_typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ class Task:
         num_classes: Number of classes.
         split: Name of the split.
         seed: Seed of a random split; None if the data set has its own split.
+        forward: How a model of one's own is called; None if the names of its arguments decide.
     """
 
     name: str
@@ -50,11 +53,13 @@ class Task:
     num_classes: int
     split: str
     seed: int | None = None
+    forward: Forward | None = None
 
     @property
     def num_features(self) -> int:
-        """Width of the node features."""
-        return int(self.graphs[0].x.shape[1])
+        """Width of the node features; 0 without any."""
+        x = self.graphs[0].x
+        return 0 if x is None else int(x.shape[1])
 
     @property
     def data(self) -> Any:
@@ -62,6 +67,18 @@ class Task:
         if self.level == "node":
             return self.graphs[0]
         return [self.graphs[i] for i in self.train.tolist()]
+
+    def scores(self, model: nn.Module, batch: Any) -> Tensor:
+        """Return the scores of a model on a batch of the task, in its present mode.
+
+        The library's own backbones are called by the names of their arguments in any case.
+
+        Args:
+            model: The model.
+            batch: A PyG batch.
+        """
+        way = None if isinstance(model, Backbone) else self.forward
+        return one_tensor((way or call)(model, batch))
 
     def to(self, device: torch.device | str) -> Task:
         """Return the same task on a device; this object if it is there already."""
@@ -212,25 +229,36 @@ def _motif_graph(label: int) -> Data:
     )
 
 
-def own_task(data: Any, name: str, seed: int = 41) -> Task:
+def own_task(data: Any, name: str, seed: int = 41, forward: Forward | None = None) -> Task:
     """Return the task of graphs of one's own: as masks say, or split 80/10/10 at random.
 
     Args:
         data: A list of labelled PyG graphs, a data set, the labelled graph of a node task, or a `Task`.
         name: Name of the task.
         seed: Seed of the split.
+        forward: How a model is called, as in `Watermark.draw`; typed graphs have their own way.
 
     Raises:
         DataError: If some graph or node has no class.
     """
     if isinstance(data, Task):
-        return data
+        return data if forward is None else replace(data, forward=forward)
+    if is_typed(data):
+        raise DataError(
+            "a single HeteroData is no task: typed graphs are classified as wholes",
+            "pass a list of HeteroData, one for each graph, or data.to_homogeneous() for its nodes",
+        )
     one = getattr(data, "edge_index", None) is not None and not hasattr(data, "indices")
     graphs = [data] if one else list(data)
+    if graphs and all(map(is_typed, graphs)):
+        schema = Schema.of(graphs)
+        graphs, forward = [schema.flatten(graph) for graph in graphs], forward or schema
     labels = [getattr(graph, "y", None) for graph in graphs]
     if not graphs or any(not isinstance(y, Tensor) or y.is_floating_point() for y in labels):
         raise DataError(
-            "the data have no classes to measure accuracy by", "set y of every graph to its class"
+            "the data have no classes to measure accuracy by",
+            "set y of every graph to its class; for real-valued targets edit a copy of the model yourself, "
+            "for example by invgnn.attacks.edits, and verify it",
         )
     rows = int(data.num_nodes) if one else len(graphs)
     masks = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")] if one else [None]
@@ -243,7 +271,7 @@ def own_task(data: Any, name: str, seed: int = 41) -> Task:
     classes = 1 + max(int(y.max()) for y in labels if y is not None)
     level: Level = "node" if one else "graph"
     split, chosen = ("own masks", None) if known else ("random 80/10/10", seed)
-    return Task(name, level, graphs, train, val, test, classes, split, chosen)
+    return Task(name, level, graphs, train, val, test, classes, split, chosen, forward)
 
 
 DEPTHS = {"graph": 3, "node": 2}

@@ -98,16 +98,19 @@ def untyped(
 ) -> tuple[Any, Sampler | None, Forward | None]:
     """Return typed graphs as plain ones, with the sampler and the call that they need; others as they are.
 
+    Typed graphs may be plain already, with their schema as the call.
+
     Args:
         data: The data that a mark is drawn from.
         sampler: The parameters of the sampler, if any were given.
         forward: How to call the model, if it was given.
     """
-    if not isinstance(data, list | tuple) or not data or not is_typed(data[0]):
+    typed = isinstance(data, list | tuple) and len(data) > 0 and is_typed(data[0])
+    schema = Schema.of(data) if typed else forward
+    if not isinstance(schema, Schema):
         return data, sampler, forward
-    schema = Schema.of(data)
     sampler = replace(sampler or Sampler(), types=len(schema.types))
-    return [schema.flatten(graph) for graph in data], sampler, forward or schema
+    return [schema.flatten(graph) for graph in data] if typed else data, sampler, forward or schema
 
 
 def _drawn(

@@ -314,7 +314,14 @@ def _measured(metric: Metric | None, model: nn.Module) -> float | None:
     if metric is None:
         return None
     with evaluation_mode(model):
-        return float(metric(model))
+        found = metric(model)
+    try:
+        return float(found)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"the metric returned a {type(found).__name__}, not a number",
+            "pass a function of the model that returns one number, such as its accuracy",
+        ) from error
 
 
 def _remedy(found: Embedded) -> str:

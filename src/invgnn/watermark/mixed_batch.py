@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from invgnn.errors import DataError, SuspectError
-from invgnn.nn.distributed import peers
-from invgnn.nn.forward import as_batch, observe, run, unwrap
+from invgnn.nn.distributed import peers, shared
+from invgnn.nn.forward import as_batch, make_separable, observe, run, unwrap
 from invgnn.nn.gradient_projection import check_task_loss, projected_sum
+from invgnn.nn.layers import has_batch_norm
 from invgnn.nn.observation import Observation, num_graphs
 from invgnn.nn.typed_graphs import flattened, is_typed
 from invgnn.watermark.carrier_batches import ENOUGH, Part
-from invgnn.watermark.embedding_loss import observed_loss
+from invgnn.watermark.embedding_loss import observed_loss, own_loss
 from invgnn.watermark.protocol import Embeddable
 from invgnn.watermark.schedule import Portion
 
@@ -35,13 +36,25 @@ class MixedBatch:
         task: The task batch.
         portion: The carriers to append.
         appended: Whether the task batch ends with these carriers already, after enough task graphs.
+        settling: Whether a model with batch norms gets the carriers in a pass of their own. There they are
+            normalised by statistics of ordinary inputs, as in evaluation mode, and the running statistics
+            are those of the task alone.
     """
 
-    def __init__(self, mark: Embeddable, task: Any, portion: Portion, *, appended: bool = False) -> None:
-        self.mark, self.carriers = mark, portion.carriers
+    def __init__(
+        self,
+        mark: Embeddable,
+        task: Any,
+        portion: Portion,
+        *,
+        appended: bool = False,
+        settling: bool = False,
+    ) -> None:
+        self.mark, self.carriers, self.portion, self.settling = mark, portion.carriers, portion, settling
+        self.apart: nn.Module | None = None
         self.seen: tuple[Observation, nn.Module] | None = None
         self.peers: Any = None
-        self.batch = task = flattened(task, mark.forward)
+        self.batch = self.task = task = flattened(task, mark.forward)
         if not len(self.carriers):  # this step is the task's alone, at no extra cost
             return
         if appended:
@@ -55,22 +68,31 @@ class MixedBatch:
         like = task.edge_index.new_empty(0, dtype=torch.get_default_dtype()) if task.x is None else task.x
         part, self.wanted = mark.batches.portion(portion, like)
         if self.alone:  # task graphs are ordinary inputs too, where there are enough of them
-            self.batch = _joined(task, [part])
+            self.batch = _joined(task, [part], mark.batches.carriers.more)
         else:
-            make = partial(_joined, task, [part, mark.batches.ordinary_part(portion, like)])
+            more, usual = mark.batches.carriers.more, mark.batches.ordinary_part(portion, like)
+            make = partial(_joined, task, [part, usual], more)
             plain = mark.level == "node" and task.x is not None and not mark.batches.carriers.more
             self.batch = mark.batches.kept(task, part, make) if plain else make()
 
     def __call__(self, model: nn.Module) -> Tensor:
         """Run one forward pass over task inputs and carriers, and return the scores of the task inputs."""
-        if not len(self.carriers):
-            scores = run(model, self.batch, self.mark.forward)
-            self.seen = Observation(scores, None, self.batch), unwrap(model)
+        self.apart = model if self.settling and has_batch_norm(unwrap(model)) else None
+        if not len(self.carriers) or self.apart is not None:
+            alone = self.batch if self.apart is None else self._alone()
+            scores = run(model, alone, self.mark.forward)
+            self.seen, self.peers = (Observation(scores, None, alone), unwrap(model)), peers(model)
             return scores
         seen = observe(model, self.batch, self.mark.layer, self.mark.forward)
         self.seen, self.peers = (seen, unwrap(model)), peers(model)
         rows = self.nodes if len(seen.scores) == self.batch.num_nodes else self.tasks
         return seen.scores[:rows]
+
+    def _alone(self) -> Any:
+        """Return the task inputs alone, as a batch with owners and offsets, which a call may expect."""
+        if getattr(self.task, "ptr", None) is not None:
+            return self.task
+        return _joined(self.task, [], self.mark.batches.carriers.more)
 
     def loss(self) -> Tensor:
         """Return the weighted loss of the mark for the forward pass just made.
@@ -82,6 +104,8 @@ class MixedBatch:
             raise SuspectError("no forward pass was made", "call this mixed batch on the model first")
         if not len(self.carriers):
             return self.seen[0].scores.new_zeros(())
+        if self.apart is not None:
+            return shared(own_loss(self.mark, self.apart, self.portion), self.apart)
         seen, model = self.seen
         first, last = self.tasks, self.tasks + len(self.carriers)
         if self.alone:
@@ -96,7 +120,10 @@ class MixedBatch:
             task_loss: The loss of the scores that this batch returned.
         """
         check_task_loss(task_loss)
-        mark_loss = self.loss()
+        if self.apart is not None and len(self.carriers):
+            mark_loss = own_loss(self.mark, unwrap(self.apart), self.portion)
+        else:
+            mark_loss = self.loss()
         if not len(self.carriers):
             return task_loss
         parameters = self.seen[1].parameters() if self.seen else ()
@@ -165,7 +192,7 @@ def _lost(task: Any, carried: Collection[str]) -> list[str]:
     ]
 
 
-def _joined(task: Any, parts: list[Part]) -> Any:
+def _joined(task: Any, parts: list[Part], carried: Mapping[str, tuple[str, Any]]) -> Any:
     nodes, graphs = int(task.num_nodes), num_graphs(task)
     own, ptr = getattr(task, "batch", None), getattr(task, "ptr", None)
     own = task.edge_index.new_zeros(nodes) if own is None else own
@@ -177,22 +204,35 @@ def _joined(task: Any, parts: list[Part]) -> Any:
         owners.append(part.batch + (graphs - part.graphs))
         ends.append(part.ptr + (nodes - part.nodes))
         nodes, graphs = nodes + len(part.batch), graphs + len(part.ptr)
-    held = {name: [part.more[name] for part in parts] for name in parts[0].more if name in task}
+    held = {name: [part.more[name] for part in parts] for name in carried if name in task}
     features = [part.x for part in parts if part.x is not None]
     joined = as_batch(
-        x=_rows("x", task.x, features) if features else None,
+        x=None if task.x is None else _rows("x", task.x, features),
         edge_index=torch.cat(edges, dim=1),
         batch=torch.cat(owners),
         ptr=torch.cat(ends),
         **{name: _rows(name, task[name], values) for name, values in held.items()},
     )
     joined.num_nodes = nodes  # PyG would look for it again and again
+    slices = getattr(task, "_slice_dict", {})
+    if "edge_index" in slices:  # so that a model may ask for the graphs one by one
+        starts = [slices["edge_index"].to(own.device), *(_links(part) for part in parts)]
+        arrow_ptr = torch.cat([starts[0], starts[0][-1] + torch.cat(starts[1:]).cumsum(0)])
+        kinds = {name: kind for name, (kind, _) in carried.items() if name in held}
+        make_separable(joined, joined.ptr, arrow_ptr, kinds)
     return joined
+
+
+def _links(part: Part) -> Tensor:
+    """Return the number of edges of every graph of a part."""
+    owners = part.batch[part.edge_index[0] - part.nodes] - part.graphs
+    return owners.bincount(minlength=len(part.ptr))
 
 
 def _rows(name: str, task: Tensor, parts: list[Tensor]) -> Tensor:
     """Return a tensor of the task batch with the rows of the carriers appended."""
-    (_check_features if name == "x" else _check_tensor)(task, parts[0], name)
+    if parts:
+        (_check_features if name == "x" else _check_tensor)(task, parts[0], name)
     return torch.cat([task, *parts])
 
 

@@ -106,6 +106,9 @@ class Trainable(Readable):
     def mix(self, batch: Any, *, step: int | None = None, steps: int | None = None) -> MixedBatch:
         """Append carriers to a task batch: call the result on the model, then take its loss.
 
+        In the last twentieth of the steps with carriers, models with batch norms get them in a pass where
+        they are normalised by ordinary inputs, as they will be when the model is read.
+
         Args:
             batch: The task batch.
             step: Number of the optimiser step, as in `loss`.
@@ -114,7 +117,9 @@ class Trainable(Readable):
         Raises:
             DataError: If the batch holds tensors that carriers lack.
         """
-        return MixedBatch(self, batch, self.schedule.at(self.recipe, step, steps))
+        portion = self.schedule.at(self.recipe, step, steps)
+        settling = self.schedule.settling(self.recipe, step, steps)
+        return MixedBatch(self, batch, portion, settling=settling)
 
     def refresh(
         self,
@@ -245,6 +250,7 @@ class Trainable(Readable):
                 training mode, if a level below 80 bits has gained nothing in the last 10 calls, or if it
                 is not being learnt at all. The text says what to do.
         """
+        require_module(model)
         return self._monitor(model)
 
     @cached_property
@@ -270,4 +276,5 @@ class Trainable(Readable):
         Warns:
             WeakMarkWarning: If a declared level has less than 80 bits of evidence.
         """
+        require_module(model)
         return finish(self, model, data, batch_size)

@@ -38,7 +38,7 @@ class Format(Serving):
         Raises:
             EditError: If the task has too many classes for the form.
         """
-        return Endpoint(model, FORMS[self.form](task.num_classes))
+        return Endpoint(model, FORMS[self.form](task.num_classes), task.forward)
 
     def __repr__(self) -> str:
         """Return the name in tables and test ids."""

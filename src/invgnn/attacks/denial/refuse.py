@@ -11,6 +11,7 @@ from invgnn.attacks.attack import Knowledge
 from invgnn.attacks.denial.detect import Detector, learn_carriers
 from invgnn.attacks.denial.serve import Endpoint, Serving, Wire
 from invgnn.errors import ParameterError
+from invgnn.nn.forward import Forward
 from invgnn.stats.laws import check_m
 from invgnn.training.tasks import Task
 
@@ -51,7 +52,7 @@ class Refuse(Serving):
     def apply(self, model: nn.Module, task: Task) -> Endpoint:
         """Return an endpoint with a detector in front of the copy."""
         detector = learn_carriers(model, task, self.secrets, self.m, self.epochs, self.seed)
-        return Wary(model, detector, self.instead)
+        return Wary(model, detector, self.instead, task.forward)
 
     def __repr__(self) -> str:
         """Return the name in tables and test ids."""
@@ -72,10 +73,13 @@ class Wary(Endpoint):
         model: The stolen model.
         detector: The detector of carriers.
         instead: The reply to inputs that look like carriers.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
     """
 
-    def __init__(self, model: nn.Module, detector: Detector, instead: Instead) -> None:
-        super().__init__(model, Wire(Tensor.exp))
+    def __init__(
+        self, model: nn.Module, detector: Detector, instead: Instead, forward: Forward | None = None
+    ) -> None:
+        super().__init__(model, Wire(Tensor.exp), forward)
         self._guard = (detector, instead)
 
     def serve(self, batch: Any) -> Tensor:

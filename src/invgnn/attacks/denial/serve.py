@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot
 
 from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.errors import ParameterError
-from invgnn.nn.forward import call, weight_of
+from invgnn.nn.forward import Forward, call, weight_of
 from invgnn.nn.observation import log_scores
 from invgnn.training.tasks import Task
 
@@ -41,10 +41,12 @@ class Endpoint(nn.Module):
     Args:
         model: The stolen model.
         wire: The format of the replies.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
     """
 
-    def __init__(self, model: nn.Module, wire: Wire) -> None:
+    def __init__(self, model: nn.Module, wire: Wire, forward: Forward | None = None) -> None:
         super().__init__()
+        self._call = forward or call
         self._held = (model.eval(), wire)  # in a tuple, so that it is not registered as a submodule
 
     @torch.no_grad()
@@ -53,7 +55,7 @@ class Endpoint(nn.Module):
         model, _ = self._held
         weight = weight_of(model)
         placed = batch if weight is None else copy.copy(batch).to(weight.device)
-        return log_scores(call(model, placed).cpu()).double().log_softmax(-1)
+        return log_scores(self._call(model, placed).cpu()).double().log_softmax(-1)
 
     def serve(self, batch: Any) -> Any:
         """Return the reply."""
@@ -110,7 +112,7 @@ class Serve(Serving):
 
     def apply(self, model: nn.Module, task: Task) -> Endpoint:
         """Return an endpoint in front of the copy."""
-        return Endpoint(model, Wire(self.blur))
+        return Endpoint(model, Wire(self.blur), task.forward)
 
     def blur(self, logs: Tensor) -> Tensor:
         """Return the probabilities that are sent for log-probabilities."""

@@ -29,7 +29,7 @@ class PruneChannels(Edit):
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Rank the units of each layer by the Euclidean norm of their rows and set the smallest to zero."""
-        for units in hidden_units(model, some_inputs(task)):
+        for units in hidden_units(model, some_inputs(task), task.forward):
             strength = torch.cat([w for w in units.makers if w.dim() == 2], dim=1).norm(dim=1)
             weak = strength.argsort()[: max(1, int(self.share * len(units)))]
             for value in (*units.makers, *units.sizes):

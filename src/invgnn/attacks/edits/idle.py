@@ -35,7 +35,7 @@ class IdleUnit(Edit):
         Raises:
             EditError: If the model has no hidden units, or is not a stack of layers that can be widened.
         """
-        before, layers = scores(model, task), hidden_units(model, some_inputs(task))
+        before, layers = scores(model, task), hidden_units(model, some_inputs(task), task.forward)
         wide = _rebuilt(model) if isinstance(model, Backbone) else _padded(model, layers)
         try:
             after = scores(wide, task)

@@ -29,7 +29,7 @@ class PermuteUnits(Edit):
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Apply the same permutation to the outputs of a layer and to the inputs of the next."""
         before = scores(model, task)
-        for units in hidden_units(model, some_inputs(task)):
+        for units in hidden_units(model, some_inputs(task), task.forward):
             order = torch.randperm(len(units))
             for value in (*units.makers, *units.norms):
                 value.copy_(value[order])

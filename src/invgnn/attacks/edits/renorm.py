@@ -8,7 +8,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from invgnn.attacks.edits.edit import Edit
 from invgnn.errors import EditError
-from invgnn.nn.forward import call
 from invgnn.training.batching import Collated, batches
 from invgnn.training.tasks import Task
 
@@ -46,7 +45,7 @@ class ReestimateNorm(Edit):
             norm.train().momentum = None  # in PyTorch None means a plain average
         held = Collated(task.graphs) if task.level == "graph" else None
         for batch, _ in batches(task, held, self.batch_size):
-            call(model, batch)
+            task.scores(model, batch)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
         return model

@@ -38,7 +38,7 @@ class RescaleUnits(Edit):
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Scale the outputs of each layer, and the inputs of the next by the inverse."""
         before = scores(model, task)
-        for units in hidden_units(model, some_inputs(task)):
+        for units in hidden_units(model, some_inputs(task), task.forward):
             by = torch.exp(math.log(self.factor) * (2 * torch.rand(len(units)) - 1))
             for value in units.sizes:
                 value.mul_(by if value.dim() == 1 else by[:, None])

@@ -131,7 +131,8 @@ class Descent:
 
     Guarantee: for keyed marks, if a model is independent of the other owner's secret, the other's mark is
     detected in it with probability at most alpha (corrected for all four readings). Void for plain marks,
-    which give no evidence.
+    which give no evidence, and if a secret was searched for until it fitted the other's original: a judge
+    asks for more there.
 
     Attributes:
         says: The conclusion.

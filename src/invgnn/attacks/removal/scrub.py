@@ -35,7 +35,7 @@ class ChannelScrub(Attack):
     @torch.no_grad()
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Measure the use of all layers first, then set the least used units to zero."""
-        layers = hidden_units(model, some_inputs(task))
+        layers = hidden_units(model, some_inputs(task), task.forward)
         uses = [use(units, model, task) for units in layers]
         for units, used in zip(layers, uses, strict=True):
             idle = used.argsort(stable=True)[: max(1, int(self.share * len(units)))]

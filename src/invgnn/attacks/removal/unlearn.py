@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from invgnn.attacks.attack import Attack, Knowledge
 from invgnn.attacks.own_marks import accesses, own_marks
 from invgnn.errors import ParameterError
-from invgnn.graphs.disjoint_union import Graphs
-from invgnn.nn.forward import call, evaluation_mode, observe, to_batch, weight_of
+from invgnn.graphs.attributed import Shown, joined
+from invgnn.nn.forward import Forward, evaluation_mode, observe, to_batch, weight_of
 from invgnn.nn.gradient_projection import projected_sum
 from invgnn.nn.layers import all_learn
 from invgnn.nn.observation import Observation
@@ -65,18 +65,20 @@ class Unlearn(Attack):
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Take one step per batch on the task and on a sample of carriers and ordinary graphs together."""
-        unscale_weights(model, some_inputs(task))  # weight scaling is part of the public algorithm
+        # Weight scaling is part of the public algorithm.
+        unscale_weights(model, some_inputs(task), task.forward)
         marks = own_marks(model, task, self.secrets, self.m, self.seed)
-        asked = Graphs.concat([*(mark.carriers for mark in marks), *(mark.ordinary for mark in marks)])
-        wanted = neutral(model, asked, [Reading(a) for a in accesses(model, task)], self.secrets * self.m)
+        asked = joined([part for side in zip(*(m.presented for m in marks), strict=True) for part in side])
+        readings = [Reading(a) for a in accesses(model, task)]
+        wanted = neutral(model, asked, readings, self.secrets * self.m, task.forward)
         all_learn(model)
         held = Collated(task.graphs) if task.level == "graph" else None
 
         def loss(item: Item, _: int) -> Tensor:
             batch, rows = item
-            task_loss = label_loss(call(model.train(), batch), batch, rows)
+            task_loss = label_loss(task.scores(model.train(), batch), batch, rows)
             which = torch.randperm(len(asked))[:SHARE]
-            seen = _seen(model.eval(), asked.take(which.numpy()), wanted[0].reading)
+            seen = _seen(model.eval(), asked.take(which.numpy()), wanted[0].reading, task.forward)
             pull = torch.stack([each.distance(seen, which) for each in wanted]).mean()
             return projected_sum(task_loss, self.weight * pull, model.parameters())
 
@@ -121,7 +123,13 @@ class Neutral:
 
 
 @torch.no_grad()
-def neutral(model: nn.Module, graphs: Graphs, readings: list[Reading], carriers: int) -> list[Neutral]:
+def neutral(
+    model: nn.Module,
+    graphs: Shown,
+    readings: list[Reading],
+    carriers: int,
+    forward: Forward | None = None,
+) -> list[Neutral]:
     """Return the wanted answers: the mean over ordinary graphs for carriers, present answers for others.
 
     Args:
@@ -129,9 +137,10 @@ def neutral(model: nn.Module, graphs: Graphs, readings: list[Reading], carriers:
         graphs: The graphs, carriers first.
         readings: The readings.
         carriers: Number of carriers.
+        forward: Calls the model on a batch; by default the names of its arguments decide.
     """
     with evaluation_mode(model):
-        seen = _seen(model, graphs, readings[0])
+        seen = _seen(model, graphs, readings[0], forward)
     found = []
     for reading in readings:
         rows = pooled(seen, reading).clone()
@@ -141,6 +150,7 @@ def neutral(model: nn.Module, graphs: Graphs, readings: list[Reading], carriers:
     return found
 
 
-def _seen(model: nn.Module, graphs: Graphs, first: Reading) -> Observation:
+def _seen(model: nn.Module, graphs: Shown, first: Reading, forward: Forward | None) -> Observation:
     """Run the model on graphs and record the first reading's layer."""
-    return observe(model, to_batch(graphs, weight_of(model)), first.layer if first.hidden else None)
+    layer = first.layer if first.hidden else None
+    return observe(model, to_batch(graphs, weight_of(model)), layer, forward)

@@ -29,7 +29,7 @@ class UnscaleWeights(Attack):
 
     def apply(self, model: nn.Module, task: Task) -> nn.Module:
         """Unscale the weights, which keeps the function of the model, then fine-tune."""
-        unscale_weights(model, some_inputs(task))
+        unscale_weights(model, some_inputs(task), task.forward)
         return self.tuning.apply(model, task)
 
     def __repr__(self) -> str:
