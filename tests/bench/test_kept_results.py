@@ -30,6 +30,7 @@ PAGES = {
     "studies/channel": "results/score-channel",
     "studies/stealth": "results/appendix/stealth",
     "studies/stealth_price": "results/stealth",
+    "studies/stealth_variants": "results/appendix/stealth-variants",
     "studies/tuning_schemes": "results/appendix/tuning-schemes",
 }
 
