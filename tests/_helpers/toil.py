@@ -31,7 +31,7 @@ def main(folder, log, count, seconds):
     ]
     results = run.Results(Path(folder))
     ids = {row.id for row in results.store.rows()}
-    plan = run.Plan(None, trials, [t for t in trials if t.id not in ids], 0, Estimate(0.0, 0, 0))
+    plan = run.Plan(None, trials, [t for t in trials if t.id not in ids], 0, Estimate([], 0))
     for _ in results.run(plan, workers=2):
         pass
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from invgnn.bench.grids.grid import chosen, command, load_grid
+from invgnn.bench.report.check import flattened
 from invgnn.bench.trials.measures import MEASURES
+from invgnn.bench.trials.objects import find_scheme, told
 from invgnn.errors import FileError, ParameterError
 
 GRIDS = Path(__file__).parents[2] / "benchmarks" / "grids"
@@ -32,6 +36,10 @@ scheme = "ours"
 field = "access"
 why = "because"
 """
+
+
+SCRATCH = 'measure = "scratch"\nseeds = [1, 5]\nthieves = ["1%"]'
+SENSITIVITY = 'measure = "sensitivity"\nschemes = ["ours"]\n'
 
 
 @pytest.fixture
@@ -81,6 +89,8 @@ def test_a_selection_fits_all_of_its_conditions(small):
         ('"Cora/GCN"', '"Cora/GNC"', "not of the form"),
         ('thieves = ["1%"]', 'thieves = ["2%"]', "no thief"),
         ('thieves = ["1%"]', 'schemes = ["SS"]', "has the key 'schemes'"),
+        (SCRATCH, f'{SENSITIVITY}levels = ["1"]', "not a share of the edges"),
+        (SCRATCH, 'measure = "search"\nsearches = ["luck"]', "no search"),
         ('thieves = ["1%"]', "", "no key 'thieves'"),
         ("seeds = [2, 1]", 'seeds = ["a"]', "not a list of int"),
         ("epochs = 3", "epochs = 0", "positive whole number"),
@@ -124,3 +134,26 @@ def test_the_grids_of_the_repository_name_what_exists():
     assert set(sizes) == {"smoke", "main", "robustness", "ablations", "forgers"}
     smoke = load_grid(GRIDS / "smoke.toml")
     assert {part.measure.name for part in smoke.parts} == set(MEASURES)  # CI sees every kind of trial
+
+
+def test_what_the_tuned_schemes_differ_in_is_written_down_before_anything_runs():
+    """`bench check` sees it in the rows; this sees it in the settings."""
+    kinds = {"Cora": "node", "PubMed": "node", "Photo": "node", "PROTEINS": "graph", "NCI1": "graph"}
+    for path in sorted(GRIDS.glob("*.toml")):
+        grid = load_grid(path)
+        reported = [part for part in grid.parts if "hyperparameters" in part.measure.columns]
+        settings = {one for part in reported for one in part.values["setting"]}
+        tasks = {one.partition("/")[0] for one in settings} & kinds.keys()
+        for name in {one for part in reported for one in part.values.get("scheme", ())} - {"SS", "ours"}:
+            flat = [
+                dict(
+                    flattened(
+                        json.loads(
+                            told(find_scheme(name).suited(None, SimpleNamespace(name=t, level=kinds[t])))
+                        )
+                    )
+                )
+                for t in tasks
+            ]
+            differing = {key for one in flat for key in one if len({other.get(key) for other in flat}) > 1}
+            assert differing <= {one.field for one in grid.differences if one.scheme == name}, (path, name)

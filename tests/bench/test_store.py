@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 from _helpers import toil
 from _helpers.cluster import cluster
 from invgnn.bench.grids import run as home
-from invgnn.bench.grids.cost import Costs, Estimate, duration
+from invgnn.bench.grids.cost import FIRST, UNMARKED, Costs, Estimate, duration
 from invgnn.bench.grids.identity import Planned, content_hash
 from invgnn.bench.grids.run import Plan, Results, csv_rows, time_left
 from invgnn.bench.grids.store import Row, Store, latest, read_csv, write_csv
 from invgnn.errors import FileError
 
 TESTS = Path(__file__).parents[1]
+PATHS = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def planned(seed=1, code="c", measure="mark", **arguments):
@@ -124,10 +126,29 @@ def test_costs_come_from_the_rows_most_like_a_trial():
     assert costs.of(planned(7, setting="c/d")) is costs.of(planned(7, epochs=2)) is None
     assert costs.of(planned(measure="change", change="x", thief="1%")) is None
     found = costs.estimate([planned(7), planned(measure="change", change="x", thief="1%")])
-    assert (found.seconds, found.unknown, found.total) == (20, 1, 40)
+    assert (found.each, found.unknown, found.total) == ([20, None], 1, 40)
     assert Costs([]).estimate([planned()]).total is None
-    assert "unknown" in str(Estimate(0, 1, 1))
+    assert "unknown" in str(Estimate([None], 1))
     assert [duration(s) for s in (5, 600, 9000)] == ["5 s", "10 min", "2.5 h"]
+
+
+def test_without_rows_of_a_setting_the_cost_is_guessed_from_its_unmarked_training():
+    cora = {"setting": "Cora/GCN", "epochs": 100, "controls": 19}
+    photo = {**cora, "setting": "Photo/GCN"}
+    blank = Costs([]).estimate([planned(1, **cora), planned(2, **cora)])
+    assert blank.each == [UNMARKED["Cora/GCN"] * FIRST["mark"]] * 2
+    assert (blank.unknown, blank.shared) == (2, 19 * UNMARKED["Cora/GCN"])
+    assert Costs([]).of(planned(setting="Cora/GCN", epochs=50)) == blank.each[0] / 2
+    known = Costs([Row.of(planned(**cora), {"took": 3 * UNMARKED["Cora/GCN"]})])
+    assert known.of(planned(**photo)) == pytest.approx(3 * UNMARKED["Photo/GCN"])
+    assert known.estimate([planned(5, **cora)]).shared == 0  # its unmarked models are there
+    assert "1 of 1 guessed" in str(known.estimate([planned(**photo)]))
+
+
+def test_a_dry_run_says_what_fits():
+    found = Estimate([10.0, None, 30.0], 0, 5.0)  # the one without an estimate counts 20
+    assert [found.fitting(s) for s in (14, 15, 34, 35, 64, 65)] == [0, 1, 1, 2, 2, 3]
+    assert Estimate([None], 1).fitting(100) is None
 
 
 def test_time_left_is_shared_by_the_workers():
@@ -148,7 +169,7 @@ def toiling(monkeypatch, tmp_path):
         results = Results(tmp_path / folder)
         known = {one.id for one in results.store.rows()}
         trials = [planned(seed, scheme=str(log), setting="0.05") for seed in seeds]
-        plan = Plan(None, trials, [one for one in trials if one.id not in known], 0, Estimate(0, 0, 0))
+        plan = Plan(None, trials, [one for one in trials if one.id not in known], 0, Estimate([], 0))
         return list(results.run(plan, **{"workers": 2} | options)), results
 
     return go, log
@@ -195,7 +216,7 @@ def test_a_run_that_is_killed_loses_the_running_trials_only(tmp_path):
     folder, log, count = tmp_path / "results", tmp_path / "log", 14
     log.touch()
     command = [sys.executable, "-m", "_helpers.toil", str(folder), str(log), str(count), "0.3"]
-    options = {"env": os.environ | {"PYTHONPATH": str(TESTS)}, "cwd": TESTS, "start_new_session": True}
+    options = {"env": os.environ | {"PYTHONPATH": PATHS}, "cwd": TESTS, "start_new_session": True}
     process = subprocess.Popen(command, **options)
     try:
         end = time.monotonic() + 120
@@ -216,6 +237,32 @@ def test_a_run_that_is_killed_loses_the_running_trials_only(tmp_path):
     assert Counter(int(one.arguments["seed"]) for one in rows) == Counter(range(count))
     assert {begun[n] for n in kept} == {1}  # none of them was done again
     assert max(begun.values()) <= 2
+
+
+@pytest.mark.story
+def test_workers_end_with_a_driver_that_is_killed(tmp_path):
+    log = tmp_path / "log"
+    log.touch()
+    command = [sys.executable, "-m", "_helpers.toil", str(tmp_path / "results"), str(log), "9", "60"]
+    options = {"env": os.environ | {"PYTHONPATH": PATHS}, "cwd": TESTS, "start_new_session": True}
+    process = subprocess.Popen(command, **options)
+    try:
+        wait_for(lambda: len(told(log, "begin")) == 2, 120)
+        workers = [int(line.split()[2]) for line in log.read_text().splitlines()]
+        process.kill()
+        process.wait()
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert told(log, "end") == {}
+
+
+def wait_for(fulfilled, seconds):
+    end = time.monotonic() + seconds
+    while not fulfilled():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_files_take_the_place_of_a_store(tmp_path):

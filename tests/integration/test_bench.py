@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from invgnn.cli import app
 
 ROOT = Path(__file__).parents[2]
-SMOKE = ROOT / "benchmarks" / "grids" / "smoke.toml"
+SMOKE, MAIN = (ROOT / "benchmarks" / "grids" / f"{name}.toml" for name in ("smoke", "main"))
 PAPER = ("--paper", str(ROOT / "benchmarks" / "paper.csv"))
 
 
@@ -28,12 +28,15 @@ def ask(*arguments, code=0):
 
 def test_a_dry_run_runs_nothing_and_says_what_it_would_cost(tmp_path):
     found = ask("run", SMOKE, "--results", tmp_path, "--dry-run", "--only", "measure=mark; scheme=COS")
-    assert set(found) == {"grid", "trials", "missing", "stale", "seconds", "guessed", "workers"}
+    assert set(found) == {"grid", "trials", "missing", "stale", "seconds", "guessed", "workers", "fits"}
     assert (found["trials"], found["missing"], found["seconds"]) == (2, 2, None)
     assert not list(tmp_path.glob("*/*.csv"))
     said = run("run", SMOKE, "--results", tmp_path, "--dry-run", "--limit", 3).stdout
     assert "cost: unknown" in said
     assert re.search(r"mark +3 of +10 trials to run", said)
+    main = ask("run", MAIN, "--results", tmp_path, "--dry-run", "--minutes", 75)
+    assert main["guessed"] == main["missing"] == main["trials"]
+    assert 0 < main["fits"] < main["missing"]
 
 
 def test_what_cannot_be_done_is_said_before_anything_runs(tmp_path):

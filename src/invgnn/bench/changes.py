@@ -15,6 +15,7 @@ from invgnn.attacks.edits import Edit
 from invgnn.attacks.removal import Collude
 from invgnn.audit.examine import examine
 from invgnn.audit.provenance import digest_model
+from invgnn.bench.recorded import Recorded
 from invgnn.bench.released import Marked, released
 from invgnn.bench.robustness_rows import COLLUDE, REFRESH
 from invgnn.errors import ParameterError
@@ -46,21 +47,6 @@ class Refresh(Edit):
 
     def __repr__(self) -> str:
         return REFRESH
-
-
-class _Recorded(Edit):
-    """An edit that keeps the model it made, so that it can be read once more."""
-
-    def __init__(self, change: Edit) -> None:
-        self.change, self.made = change, nn.Module()
-
-    def apply(self, model: nn.Module, task: Task) -> nn.Module:
-        """Make the change."""
-        self.made = self.change(model, task)
-        return self.made
-
-    def __repr__(self) -> str:
-        return repr(self.change)
 
 
 def change_names() -> list[str]:
@@ -109,7 +95,7 @@ def measure_change(setting: str, seed: int, change: str) -> list[dict[str, Any]]
     if change == RELEASED:
         made, found = held.model, next(stress(held.model, held.mark, held.task, []))
     else:
-        recorded = _Recorded(find_change(change, setting, seed))
+        recorded = Recorded(find_change(change, setting, seed))
         about = {"kind": _kind(recorded.change), "knows": _needs(recorded.change)}
         found = next(stress(held.model, held.mark, held.task, [recorded], skip=[RELEASED]))
         made = recorded.made

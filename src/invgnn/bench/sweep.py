@@ -9,9 +9,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,8 @@ def _reported(failed: Sequence[tuple[Trial, Failure]], total: int, path: str | P
 
 
 _ALONE = threading.Lock()
+WATCH = 1.0
+"""Seconds between two looks of a worker at its driver."""
 
 
 def _attempt(work: Work, trial: Trial) -> Rows | Failure:
@@ -128,6 +131,20 @@ def _attempt(work: Work, trial: Trial) -> Rows | Failure:
             return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
+def _end_with(driver: int) -> None:
+    """Let this worker end once its driver is gone, which may be killed without a word to anybody.
+
+    Otherwise a worker would finish its trial for nobody, and then wait for ever for the next.
+    """
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _on_processes(work: Work, trials: list[Trial], workers: int, seconds: float | None) -> Outcomes:
     """Outcomes from joblib's process pool, made anew when one of its processes dies.
 
@@ -138,23 +155,68 @@ def _on_processes(work: Work, trials: list[Trial], workers: int, seconds: float 
     for _ in range(1 + DEATHS):
         if not waiting:
             return
-        pool = loky.ProcessPoolExecutor(workers, env=ONE_THREAD | KEEP_FREED)
+        pool = loky.ProcessPoolExecutor(
+            workers, env=ONE_THREAD | KEEP_FREED, initializer=_end_with, initargs=(os.getpid(),)
+        )
+        jobs: dict[Future[Any], int] = {}
         try:
-            jobs = {pool.submit(_attempt, work, trial): i for i, trial in waiting.items()}
-            for job in as_completed(jobs, None if end is None else max(0.0, end - time.monotonic())):
+            for job, i in _fed(pool, work, waiting, jobs, 2 * workers, end):
                 error = job.exception()
                 if not isinstance(error, BrokenExecutor):
-                    del waiting[jobs[job]]
-                    yield jobs[job], job.result() if error is None else Failure(repr(error))
+                    del waiting[i]
+                    yield i, job.result() if error is None else Failure(repr(error))
         except TimeoutError:
             return
+        except BrokenExecutor:  # a process died while trials were handed out
+            continue
         finally:
+            _settle(jobs)
             pool.shutdown(kill_workers=True)
     if waiting:
         raise TrialError(
             f"{1 + DEATHS} worker processes died; {len(waiting)} trials are not done",
             "there may be too little memory: fewer workers, or smaller trials",
         )
+
+
+def _fed(
+    pool: Any,
+    work: Work,
+    trials: dict[int, Trial],
+    jobs: dict[Future[Any], int],
+    most: int,
+    end: float | None,
+) -> Iterator[tuple[Future[Any], int]]:
+    """Yield the futures of trials as they are done, with the number of the trial.
+
+    The pool is given few trials at a time, no more than its queue has room for (see `_settle`).
+
+    Raises:
+        TimeoutError: If the end has come.
+    """
+    left = iter(list(trials.items()))
+    while True:
+        for i, trial in islice(left, most - len(jobs)):
+            jobs[pool.submit(_attempt, work, trial)] = i
+        if not jobs:
+            return
+        room = None if end is None else max(0.0, end - time.monotonic())
+        done, _ = wait(jobs, room, FIRST_COMPLETED)
+        if not done:
+            raise TimeoutError
+        for job in done:
+            yield job, jobs.pop(job)
+
+
+def _settle(jobs: Iterable[Future[Any]]) -> None:
+    """Wait until loky has put all trials into its queue, which it does at once, unless it is broken.
+
+    Shut down before, it would look up a trial that it has forgotten, and raise an error in its own thread.
+    """
+    for _ in range(500):
+        if all(job.running() or job.done() for job in jobs):
+            return
+        time.sleep(0.01)
 
 
 def _on_cluster(work: Work, trials: list[Trial], address: str, seconds: float | None) -> Outcomes:

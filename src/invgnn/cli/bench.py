@@ -79,7 +79,8 @@ def run(
         typer.Option(
             metavar="N",
             min=0,
-            help="Stop after N minutes. Trials that are running then are run again next time.",
+            help="Stop after N minutes. Trials that are running then are run again next time. With "
+            "--dry-run: say how many trials fit.",
         ),
     ] = None,
     workers: Annotated[
@@ -117,10 +118,10 @@ def run(
     every = loaded.planned()
     held.take_in()
     plan = held.plan(loaded, chosen(every, only or []), limit, again)
-    record = _plan_record(plan, workers)
+    record = _plan_record(plan, workers, minutes)
     if dry_run:
-        return record, _plan_text(plan, workers), 0
-    note(_plan_text(plan, workers))
+        return record, _plan_text(plan, workers, minutes), 0
+    note(_plan_text(plan, workers, minutes))
     failures = []
     with progress("running trials", len(plan.missing)) as tick:
         for step in held.run(plan, workers=workers, cluster=dask, minutes=minutes):
@@ -143,7 +144,12 @@ def run(
     return record, "\n".join([*lines, *map(str, files)]), 0
 
 
-def _plan_record(plan: Plan, workers: int) -> dict[str, Any]:
+def _fits(plan: Plan, workers: int, minutes: float | None) -> int | None:
+    """Return how many of the missing trials fit into the time; None without a limit or an estimate."""
+    return None if minutes is None else plan.cost.fitting(60 * minutes * workers)
+
+
+def _plan_record(plan: Plan, workers: int, minutes: float | None) -> dict[str, Any]:
     """Return a plan for JSON."""
     return {
         "grid": plan.grid.name,
@@ -153,10 +159,11 @@ def _plan_record(plan: Plan, workers: int) -> dict[str, Any]:
         "seconds": plan.cost.total,
         "guessed": plan.cost.unknown,
         "workers": workers,
+        "fits": _fits(plan, workers, minutes),
     }
 
 
-def _plan_text(plan: Plan, workers: int) -> str:
+def _plan_text(plan: Plan, workers: int, minutes: float | None) -> str:
     """Return a plan as text, with one line for each kind of trial."""
     from invgnn.bench.grids.cost import duration
     from invgnn.bench.trials.measures import MEASURES
@@ -166,12 +173,15 @@ def _plan_text(plan: Plan, workers: int) -> str:
         every, lacking = (
             sum(one.measure == measure for one in part) for part in (plan.planned, plan.missing)
         )
-        lines.append(f"  {measure:<8} {lacking:>5} of {every:>5} trials to run: {MEASURES[measure].about}")
+        lines.append(f"  {measure:<11} {lacking:>5} of {every:>5} trials to run: {MEASURES[measure].about}")
     if plan.stale:
         lines.append(f"  {plan.stale} of them have a row of other code")
     lines.append(f"  cost: {plan.cost}")
     if plan.cost.total:
         lines.append(f"  with {workers} workers about {duration(plan.cost.total / workers)}")
+    fits = _fits(plan, workers, minutes)
+    if fits is not None:
+        lines.append(f"  about {fits} of them fit into {minutes:g} minutes")
     return "\n".join(lines)
 
 
@@ -242,7 +252,10 @@ def check(
         Path | None, typer.Option(metavar="FILE", help="Also check the tables of this documentation page.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail for missing rows and rows of other code as well.")
+        bool,
+        typer.Option(
+            "--strict", help="Fail for missing rows, rows of other code and unexplained numbers as well."
+        ),
     ] = False,
     json_: Json = False,
 ) -> Any:
@@ -250,8 +263,9 @@ def check(
 
     Fails if the hyperparameters of a scheme differ between settings without being written down in a grid,
     if a row has no command, if the content hash of a row is not that of its arguments, settings and code,
-    or if a table, a figure or the page differs from the rows. Reports how many trials have no row, or a row
-    of other code.
+    if a table, a figure or the page differs from the rows, or if a script or a file of rows belongs to no
+    grid and is not listed as kept. Reports how many trials have no row,
+    or a row of other code.
     """
     check_input(*grids, paper)
 

@@ -12,6 +12,8 @@ from typing import Any
 from invgnn.bench.grids.identity import Planned
 from invgnn.bench.trials.measures import Measure, find_measure, identified
 from invgnn.bench.trials.objects import changes, schemes
+from invgnn.bench.trials.searches import SEARCHES
+from invgnn.bench.trials.sensitivity import share_of
 from invgnn.bench.trials.thieves import THIEVES
 from invgnn.errors import FileError, ParameterError
 from invgnn.training.tasks import parse_setting
@@ -24,9 +26,11 @@ LISTS = {
     "thieves": "thief",
     "variants": "variant",
     "forgeries": "forgery",
+    "levels": "level",
+    "searches": "search",
 }
 """Keys of a part that hold lists, and the argument of a trial that each gives values to."""
-NUMBERS = {"epochs": 100, "controls": 19}
+NUMBERS = {"epochs": 100, "controls": 19, "audits": 1000}
 """Keys of a part that hold one number, with their defaults."""
 
 
@@ -181,8 +185,13 @@ def _listed(key: str, given: Any) -> tuple[Any, ...]:
     for one in given:
         if key == "settings":
             parse_setting(one)
-        if key == "thieves" and one not in THIEVES:
-            raise ParameterError(f"there is no thief {one!r}", f"choose among {', '.join(THIEVES)}")
+        if key == "levels":
+            share_of(one)
+        for name, every_name in (("thieves", THIEVES), ("searches", SEARCHES)):
+            if key == name and one not in every_name:
+                raise ParameterError(
+                    f"there is no {LISTS[name]} {one!r}", f"choose among {', '.join(every_name)}"
+                )
     return tuple(dict.fromkeys(given))
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from invgnn.bench.grids.grid import Difference
 from invgnn.bench.grids.store import Row
+from invgnn.bench.report.beside import all_beside
 from invgnn.bench.report.claims import claim_problems
 from invgnn.bench.report.evidence import Evidence
+from invgnn.bench.report.kept import kept_problems
 from invgnn.bench.report.publish import page_part, rendered
 from invgnn.bench.script import published
 
@@ -55,12 +57,19 @@ def check_report(
         paper: File of the published numbers.
         folder: Folder of the report.
         page: A documentation page with the tables.
-        strict: Whether missing rows and rows of other code are problems.
+        strict: Whether missing rows, rows of other code, and published numbers that do not come out and
+            have no sentence are problems.
     """
     evidence = Evidence.load(grids, results)
     problems = [*row_problems(evidence.rows), *setting_problems(evidence)]
     problems += file_problems(evidence, paper, folder, page)
     problems += claim_problems(paper.parent / "claims.toml")
+    names = {path.stem for path in (paper.parent / "grids").glob("*.toml")} | {path.stem for path in grids}
+    if results.resolve() == (paper.parent / "results").resolve():  # those of the repository
+        problems += kept_problems(paper.parent / "kept.toml", results, names)
+    unexplained = [one for one in all_beside(evidence, paper) if one.comes_out is False and not one.why]
+    if strict and unexplained:
+        problems.append(f"{len(unexplained)} published numbers do not come out and have no sentence")
     if strict and evidence.missing:
         problems.append(f"{evidence.missing} trials have no row")
     if strict and evidence.stale:
@@ -110,6 +119,8 @@ def _written_down(allowed: Sequence[Difference], scheme: str, name: str) -> bool
 def hyperparameters(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, str]]]:
     """Return the hyperparameters of every scheme as they were used, by setting.
 
+    Variants are left out: what differs in them stands in their arguments.
+
     Args:
         rows: The rows.
 
@@ -119,19 +130,26 @@ def hyperparameters(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, str]]]
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
-        if not row.get("hyperparameters"):
+        if not row.get("hyperparameters") or row.measure == "variant":
             continue
         flat = found.setdefault(row.arguments["scheme"], {}).setdefault(row.arguments["setting"], {})
-        for name, value in _flat(json.loads(row.get("hyperparameters"))):
+        for name, value in flattened(json.loads(row.get("hyperparameters"))):
             known = flat.get(name, value)
             flat[name] = known if value in known.split(" or ") else f"{known} or {value}"
     return found
 
 
-def _flat(value: object, name: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as pairs of a dotted name and JSON."""
+def flattened(value: object, name: str = "") -> list[tuple[str, str]]:
+    """Return nested settings as pairs of a dotted name and JSON.
+
+    Args:
+        value: The settings.
+        name: Name of what they are part of.
+    """
     if isinstance(value, dict):
-        return [pair for key, part in value.items() for pair in _flat(part, f"{name}.{key}".lstrip("."))]
+        return [
+            pair for key, part in value.items() for pair in flattened(part, f"{name}.{key}".lstrip("."))
+        ]
     return [(name, json.dumps(value))]
 
 

@@ -1,123 +1,158 @@
-"""The figures of a report, as inline SVG and as files."""
+"""The figures of the main comparison and of removal."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from statistics import mean, median
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from invgnn.audit.report.figures import INK, SOFT, STEM, VARIABLES, WRONG, draw
+from invgnn.audit.report.figures import INK, SOFT, STEM, draw
 from invgnn.bench.intervals import paired
+from invgnn.bench.report.attacked import Attacked, attacked, best_removal
+from invgnn.bench.report.curves import (
+    robustness_drawing,
+    search_drawing,
+    sensitivity_drawing,
+    weight_drawing,
+)
+from invgnn.bench.report.drawing import Drawing, limits, shape
 from invgnn.bench.report.evidence import BASE, Evidence, numbers
-from invgnn.stats.evidence import GRINDING_BITS
+from invgnn.bench.trials.thieves import FRESH, SHARES, THIEVES
 
-NEEDED = 20.0
-"""Bits that α = 10⁻⁶ requires."""
 KILLSHOTS = ("channel scrub 40%", "zero last layer", "KD-kill", "FT-clean 20 epochs")
 """The paper's four targeted attacks."""
-SHAPES = "osD^vPX*<>hp"
-FILE_COLOURS = {INK: "#1c1e21", SOFT: "#6a7077", STEM: "#a9b1ba", WRONG: "#a3241b"}
-"""Colours in files, which have no style sheet."""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure.
-
-    Attributes:
-        name: Name of its file.
-        title: Its heading.
-        caption: What it shows.
-        svg: The figure for a page; empty if there are no rows for it.
-    """
-
-    name: str
-    title: str
-    caption: str
-    svg: Markup
-
-    def file(self) -> str:
-        """Return the figure as an SVG file of its own."""
-        text = str(self.svg)
-        for colour, variable in VARIABLES.items():
-            text = text.replace(variable, FILE_COLOURS[colour])
-        return (
-            text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
-            + "\n"
-        )
+MOST = 128
+"""Largest number of bits in the figure of all attacks."""
+HOLDINGS = {thief: f"{thief} of the data" for thief in SHARES} | {FRESH: "fresh data"}
+"""What thieves have, in titles."""
 
 
 def all_drawings(evidence: Evidence) -> list[Drawing]:
-    """Return the figures for which there are rows.
+    """Return the figures for which there are rows, the most important one first.
 
     Args:
         evidence: The rows.
     """
-    made = [removal_drawing(evidence), tradeoff_drawing(evidence)]
-    made += [weight_drawing(evidence), killshot_drawing(evidence)]
+    made = [removal_drawing(evidence), attack_drawing(evidence), tradeoff_drawing(evidence)]
+    made += [robustness_drawing(evidence), killshot_drawing(evidence), weight_drawing(evidence)]
+    made += [sensitivity_drawing(evidence), search_drawing(evidence)]
     return [one for one in made if one.svg]
 
 
 def removal_drawing(evidence: Evidence) -> Drawing:
+    """Draw what the best removal is worth to each thief: the headline of the report.
+
+    Args:
+        evidence: The rows.
+    """
+    found = [one for one in attacked(evidence) if one.shown]
+    schemes = [s for s in evidence.values("change", "scheme") if any(one.scheme == s for one in found)]
+    thieves = [t for t in THIEVES if any(one.thief == t for one in found)]
+    settings = [s for s in evidence.values("change", "setting") if any(one.setting == s for one in found)]
+    tried: dict[tuple[str, str, str], list[Attacked]] = {}
+    for one in found:
+        tried.setdefault((one.thief, one.scheme, one.setting), []).append(one)
+    best = {key: best_removal(part) for key, part in tried.items()}
+    said = "; ".join(
+        f"{thief}, {scheme}, {setting}: "
+        + ("nothing removes it" if one is None else f"{one.worth:+.1f} points by {one.change}")
+        for (thief, scheme, setting), one in best.items()
+    )
+
+    def paint(figure: Figure) -> None:
+        columns = min(2, len(thieves))
+        grid = figure.subplots(
+            -(-len(thieves) // columns), columns, sharex=True, sharey=True, squeeze=False
+        )
+        panels = [ax for line in grid for ax in line]
+        values = [one.worth for one in best.values() if one is not None]
+        low, high = min([*values, -5.0]) - 3, max([*values, 5.0]) + 3
+        for ax in panels[len(thieves) :]:
+            ax.set_visible(False)
+        for ax, thief in zip(panels, thieves, strict=False):
+            ax.axvspan(0, high, color=STEM, alpha=0.25, lw=0)
+            ax.axvline(0, color=SOFT, lw=0.8)
+            for row, scheme in enumerate(schemes):
+                ax.axhline(row, color=SOFT, lw=0.3, alpha=0.5)
+                for number, setting in enumerate(settings):
+                    if (thief, scheme, setting) not in best:
+                        continue
+                    one = best[thief, scheme, setting]
+                    look = {"ms": 4.5, "mec": INK, "mew": 0.8, "ls": "none"}
+                    if one is None:
+                        ax.plot(low + 1.5 + 2 * number, row, shape(number), mfc="none", **look)
+                    else:
+                        ax.plot(one.worth, row, shape(number), mfc=INK, **look)
+            ax.set_title(f"thief has {HOLDINGS[thief]}", fontsize=8)
+            ax.set(xlim=(low, high), ylim=(len(schemes) - 0.5, -0.5))
+            ax.set_yticks(range(len(schemes)), schemes, fontsize=7)
+            ax.tick_params(axis="x", labelsize=7)
+        figure.supxlabel("worth of the best model without the mark, points", fontsize=8)
+        marks = [
+            panels[0].plot([], [], shape(i), ms=4.5, mfc=INK, mec=INK, ls="none")[0]
+            for i in range(len(settings))
+        ]
+        figure.legend(marks, settings, loc="outside upper center", ncols=2, fontsize=7, frameon=False)
+
+    height = 1.1 + 0.24 * len(schemes) * (-(-len(thieves) // 2))
+    label = f"Worth of the best model without the mark, compared with training from scratch. {said}."
+    svg = draw("removal", height, label, paint) if best else Markup()
+    caption = (
+        "Of all edits and attacks after which the mark does not show any more, the one that leaves the "
+        "best model: its accuracy minus that of a model trained from scratch with the same data. Right of "
+        "zero (grey) the thief has gained, and the mark is removed. Left of zero, training anew would have "
+        "given a better model. Hollow, at the left edge: nothing that was tried removes the mark. Edits "
+        "that need no labels count for every thief."
+    )
+    return Drawing("removal", "What removing a mark is worth", caption, svg)
+
+
+def attack_drawing(evidence: Evidence) -> Drawing:
     """Draw evidence left against what the changed model is worth, one panel for each thief.
 
     Args:
         evidence: The rows.
     """
-    thieves, schemes = evidence.values("change", "thief"), evidence.values("change", "scheme")
-    points: dict[str, list[tuple[str, float, float, str]]] = {thief: [] for thief in thieves}
-    keys = dict.fromkeys(
-        tuple(row.arguments[n] for n in ("setting", "scheme", "change", "thief"))
-        for row in evidence.rows
-        if row.measure == "change"
-    )
-    for setting, scheme, change, thief in keys:
-        found = evidence.find("change", setting=setting, scheme=scheme, change=change, thief=thief)
-        scratch = numbers(evidence.find("scratch", setting=setting, thief=thief), "accuracy")
-        worth, bits = paired(numbers(found, "accuracy"), scratch), numbers(found, "bits")
-        if worth and bits:
-            points[thief].append((scheme, 100 * mean(worth), median(bits.values()), f"{setting} {change}"))
-    said = "; ".join(
-        f"{thief}: " + ", ".join(f"{s} {what} {x:+.1f} points {y:.0f} bits" for s, x, y, what in part)
-        for thief, part in points.items()
-        if part
-    )
+    found = attacked(evidence)
+    schemes = evidence.values("change", "scheme")
+    thieves = [thief for thief in THIEVES if any(one.thief == thief for one in found)]
 
     def paint(figure: Figure) -> None:
-        panels = figure.subplots(1, len(thieves), sharey=True, squeeze=False)[0]
-        for ax, thief in zip(panels, thieves, strict=True):
-            _limits(ax)
+        columns = min(2, len(thieves))
+        grid = figure.subplots(
+            -(-len(thieves) // columns), columns, sharex=True, sharey=True, squeeze=False
+        )
+        panels = [ax for line in grid for ax in line]
+        for ax in panels[len(thieves) :]:
+            ax.set_visible(False)
+        for ax, thief in zip(panels, thieves, strict=False):
+            limits(ax)
             ax.axvline(0, color=SOFT, lw=0.8)
-            for scheme, x, y, _ in points[thief]:
-                ax.plot(
-                    x, y, SHAPES[schemes.index(scheme) % len(SHAPES)], ms=4, mfc="none", mec=INK, mew=0.8
-                )
-            ax.set_title(thief, fontsize=8)
+            for one in found:
+                if one.thief == thief:
+                    mark = shape(schemes.index(one.scheme))
+                    ax.plot(one.worth, min(one.bits, MOST), mark, ms=3.5, mfc="none", mec=INK, mew=0.7)
+            ax.set_title(f"thief has {HOLDINGS[thief]}", fontsize=8)
             ax.tick_params(labelsize=7)
-        panels[0].set_ylabel("evidence left, bits")
+        figure.supylabel("evidence left, bits", fontsize=8)
         figure.supxlabel("accuracy minus training from scratch, points", fontsize=8)
         marks = [
-            panels[0].plot([], [], SHAPES[i % len(SHAPES)], ms=4, mfc="none", mec=INK)[0]
+            panels[0].plot([], [], shape(i), ms=4, mfc="none", mec=INK, ls="none")[0]
             for i in range(len(schemes))
         ]
         figure.legend(marks, schemes, loc="outside upper center", ncols=3, fontsize=7, frameon=False)
 
-    any_points = any(points.values())
+    said = f"{len(found)} points, one for each setting, scheme, change and thief; the table has them all"
     svg = (
-        draw("removal", 3.6, f"Evidence left and worth of the model by thief. {said}.", paint)
-        if any_points
-        else Markup()
+        draw("attacks", 4.4, f"Evidence left and worth of the model. {said}.", paint) if found else Markup()
     )
     caption = (
-        "One point for every setting and change: medians and means over seeds. A mark is removed only in "
-        "the lower right: fewer than 20 bits (dashed line), and worth more than training from scratch with "
-        "the same data (vertical line). Panels: the share of the data that the thief has."
+        "Every edit and attack: medians and means over seeds. A mark is removed only in the lower right: "
+        "fewer than 20 bits (dashed line), and worth more than training from scratch with the same data "
+        f"(vertical line). Dotted line: 80 bits. More than {MOST} bits are drawn at {MOST}."
     )
-    return Drawing("removal", "What removal costs, by what the thief has", caption, svg)
+    return Drawing("attacks", "Every edit and attack", caption, svg)
 
 
 def tradeoff_drawing(evidence: Evidence) -> Drawing:
@@ -141,7 +176,7 @@ def tradeoff_drawing(evidence: Evidence) -> Drawing:
 
     def paint(figure: Figure) -> None:
         ax = figure.add_subplot()
-        _limits(ax)
+        limits(ax)
         for number, (name, x, y) in enumerate(sorted(placed, key=lambda one: one[1])):
             ax.plot(x, y, "o", ms=4, mfc=INK, mec=INK)
             above = (4, (3, -9, 12)[number % 3])
@@ -156,106 +191,55 @@ def tradeoff_drawing(evidence: Evidence) -> Drawing:
     return Drawing("tradeoff", "Evidence against accuracy", caption, svg)
 
 
-def weight_drawing(evidence: Evidence) -> Drawing:
-    """Draw task accuracy and right answers against the weight of the mark's loss.
-
-    Args:
-        evidence: The rows.
-    """
-    curves: dict[str, list[tuple[float, list[float], list[float]]]] = {}
-    for scheme in evidence.values("variant", "scheme"):
-        for variant in evidence.values("variant", "variant"):
-            found = evidence.find("variant", scheme=scheme, variant=variant)
-            if variant.startswith("beta=") and found:
-                accuracy, right = (list(numbers(found, n).values()) for n in ("test_accuracy", "share"))
-                weight = float(variant.removeprefix("beta="))
-                curves.setdefault(scheme, []).append((weight, accuracy, right))
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots(2, 1, sharex=True)
-        for number, (scheme, points) in enumerate(curves.items()):
-            at, *both = zip(*sorted(points), strict=True)
-            for ax, found in zip(axes, both, strict=True):
-                values = [[100 * v for v in one] for one in found]
-                low, high = ([pick(v) for v in values] for pick in (min, max))
-                ax.fill_between(at, low, high, color=STEM, alpha=0.3, lw=0)
-                look = {"ms": 3.5, "lw": 1, "color": INK, "label": scheme}
-                ax.plot(at, [mean(v) for v in values], f"{SHAPES[number]}-", **look)
-        axes[0].set(ylabel="task accuracy, %", xscale="log")
-        axes[1].set(ylabel="WM-ACC, %", xlabel="weight of the mark's loss")
-        axes[0].legend(fontsize=7, frameon=False)
-
-    said = "; ".join(
-        f"{scheme}: " + ", ".join(f"{100 * mean(p[2]):.0f} % at {p[0]:g}" for p in points)
-        for scheme, points in curves.items()
-    )
-    svg = (
-        draw("weights", 4.0, f"Accuracy and right answers by weight. {said}.", paint)
-        if curves
-        else Markup()
-    )
-    caption = "Imperceptibility, as in the paper's figure: mean over seeds, band from least to most."
-    return Drawing("weights", "Accuracy and mark by its weight", caption, svg)
-
-
 def killshot_drawing(evidence: Evidence) -> Drawing:
-    """Draw the share of right answers after the paper's four attacks, for every scheme.
+    """Draw the share of right answers before and after the paper's four attacks, for every scheme.
 
     Args:
         evidence: The rows.
     """
     schemes = evidence.values("change", "scheme")
-    bars: dict[str, dict[str, float]] = {}
+    pairs: dict[str, dict[str, tuple[float, float]]] = {}
     for change in KILLSHOTS:
         for scheme in schemes:
             found = evidence.find("change", change=change, scheme=scheme, thief="100%")
-            shares = [int(r.get("matches")) / int(r.get("asked")) for r in found if r.get("asked")]
-            if shares:
-                bars.setdefault(change, {})[scheme] = 100 * mean(shares)
+            asked = [r for r in found if r.get("asked") and r.get("matches_before")]
+            before, after = (
+                [100 * int(r.get(name)) / int(r.get("asked")) for r in asked]
+                for name in ("matches_before", "matches")
+            )
+            if asked:
+                pairs.setdefault(change, {})[scheme] = mean(before), mean(after)
+    schemes = [scheme for scheme in schemes if any(scheme in part for part in pairs.values())]
 
     def paint(figure: Figure) -> None:
-        ax = figure.add_subplot()
-        width = 0.8 / len(schemes)
-        for number, scheme in enumerate(schemes):
-            at = [i + number * width for i, change in enumerate(bars) if scheme in bars[change]]
-            tall = [bars[change][scheme] for change in bars if scheme in bars[change]]
-            ax.bar(
-                at,
-                tall,
-                width,
-                color=(STEM, SOFT, INK)[number % 3],
-                label=scheme,
-                edgecolor="white",
-                lw=0.5,
-            )
-        ax.axhline(50, color=SOFT, lw=0.8, ls="--")
-        ax.set(ylabel="WM-ACC after, %", ylim=(0, 119))
-        ax.set_xticks([i + 0.4 - width / 2 for i in range(len(bars))], list(bars), fontsize=7)
-        ax.legend(fontsize=6, frameon=False, ncols=4, loc="upper center")
+        columns = min(2, len(pairs))
+        grid = figure.subplots(-(-len(pairs) // columns), columns, sharex=True, sharey=True, squeeze=False)
+        panels = [ax for line in grid for ax in line]
+        for ax in panels[len(pairs) :]:
+            ax.set_visible(False)
+        for ax, (change, part) in zip(panels, pairs.items(), strict=False):
+            ax.axvline(50, color=SOFT, lw=0.8, ls="--")
+            for row, scheme in enumerate(schemes):
+                if scheme in part:
+                    before, after = part[scheme]
+                    ax.barh(row, before, 0.75, color=STEM, alpha=0.6, lw=0)
+                    ax.barh(row, after, 0.4, color=INK, lw=0)
+            ax.set_title(change, fontsize=8)
+            ax.set(xlim=(0, 100), ylim=(len(schemes) - 0.5, -0.5))
+            ax.set_yticks(range(len(schemes)), schemes, fontsize=7)
+            ax.tick_params(axis="x", labelsize=7)
+        figure.supxlabel("WM-ACC, %", fontsize=8)
 
     said = "; ".join(
-        f"{c}: " + ", ".join(f"{s} {v:.0f} %" for s, v in part.items()) for c, part in bars.items()
+        f"{c}: " + ", ".join(f"{s} {b:.0f} to {a:.0f} %" for s, (b, a) in part.items())
+        for c, part in pairs.items()
     )
-    svg = draw("killshots", 3.0, f"Right answers after four attacks. {said}.", paint) if bars else Markup()
+    height = 0.8 + 0.22 * len(schemes) * (-(-len(pairs) // 2))
+    label = f"Right answers before and after four attacks. {said}."
+    svg = draw("killshots", height, label, paint) if pairs else Markup()
     caption = (
-        "The paper's four attacks by a thief with all of the data: mean share of right answers over "
-        "settings and seeds. The dashed line is chance for schemes with bits."
+        "The paper's four attacks by a thief with all of the data: mean share of right answers before "
+        "(wide, grey) and after (narrow, dark), over settings and seeds. The dashed line is chance for "
+        "schemes with bits."
     )
     return Drawing("killshots", "Four targeted attacks", caption, svg)
-
-
-def _limits(ax: Axes) -> None:
-    """Draw the lines of 20 and 80 bits."""
-    for bits, dashes in ((NEEDED, "--"), (GRINDING_BITS, ":")):
-        ax.axhline(bits, color=SOFT, lw=0.8, ls=dashes)
-
-
-def heat(bits: float | None) -> str:
-    """Return how strong evidence is, as a step from 0 (none) to 6 (far beyond search).
-
-    Args:
-        bits: Evidence in bits; None if it was not read.
-    """
-    if bits is None or math.isnan(bits):
-        return "none"
-    return str(sum(bits >= limit for limit in (5, 10, 20, 40, 80, 120)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,7 +13,7 @@ from statistics import median
 from markupsafe import Markup
 
 from invgnn.audit.report.page import environment
-from invgnn.bench.report.drawings import Drawing, heat
+from invgnn.bench.report.drawing import Drawing
 from invgnn.bench.report.evidence import Cell, Evidence, numbers
 from invgnn.bench.report.table import Table
 from invgnn.version import __version__
@@ -42,7 +43,7 @@ def heat_maps(evidence: Evidence) -> list[Heat]:
         evidence: The rows.
     """
     settings = list(
-        dict.fromkeys([*evidence.values("mark", "setting"), *evidence.values("change", "setting")])
+        dict.fromkeys([*evidence.values("change", "setting"), *evidence.values("mark", "setting")])
     )
     schemes = dict.fromkeys([*evidence.values("mark", "scheme"), *evidence.values("change", "scheme")])
     pairs = dict.fromkeys(
@@ -72,6 +73,17 @@ def _spot(evidence: Evidence, measure: str, **conditions: str) -> tuple[Cell, st
     return evidence.cell(f"{median(bits.values()):.0f}", rows, median(bits.values())), heat(
         median(bits.values())
     )
+
+
+def heat(bits: float | None) -> str:
+    """Return how strong evidence is, as a step from 0 (none) to 6 (far beyond search).
+
+    Args:
+        bits: Evidence in bits; None if it was not read.
+    """
+    if bits is None or math.isnan(bits):
+        return "none"
+    return str(sum(bits >= limit for limit in (5, 10, 20, 40, 80, 120)))
 
 
 def render_page(evidence: Evidence, tables: Sequence[Table], drawings: Sequence[Drawing]) -> str:

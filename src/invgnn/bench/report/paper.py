@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -39,6 +41,12 @@ class Published:
         except ValueError:
             return None
 
+    @property
+    def unit(self) -> float:
+        """One unit of the last digit that is printed."""
+        digits, _, power = self.value.lstrip("<").partition("e")
+        return float(10.0 ** (int(power or 0) - len(digits.partition(".")[2])))
+
     def __str__(self) -> str:
         return f"{self.value} ± {self.half}" if self.half else self.value.replace("<", "below ")
 
@@ -60,3 +68,44 @@ def read_paper(path: Path) -> list[Published]:
                 f"{path} does not hold published numbers", f"the columns are {', '.join(names)}"
             )
         return [Published(**row) for row in reader]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A sentence for published numbers that do not come out.
+
+    Attributes:
+        where: Values of the fields of `Published`, and of `row` (our scheme), that the number must have.
+        why: The sentence.
+    """
+
+    where: Mapping[str, tuple[str, ...]]
+    why: str
+
+
+def read_reasons(path: Path) -> list[Explained]:
+    """Read the sentences for numbers that do not come out.
+
+    Args:
+        path: TOML file with a list `difference`: `why`, and lists of values by field; no sentences if it
+            does not exist.
+
+    Raises:
+        FileError: If it has other keys.
+    """
+    if not path.exists():
+        return []
+    known = {one.name for one in fields(Published)} | {"row"}
+    try:
+        found = []
+        for one in tomllib.loads(path.read_text(encoding="utf-8"))["difference"]:
+            where = {name: tuple(value) for name, value in one.items() if name != "why"}
+            if not where or where.keys() - known or not str(one["why"]).strip():
+                raise KeyError(*(where.keys() - known or {"why"}))
+            found.append(Explained(where, str(one["why"])))
+        return found
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        advice = (
+            f"each [[difference]] has a sentence `why`, and lists for some of {', '.join(sorted(known))}"
+        )
+        raise FileError(f"{path} does not hold sentences: {error}", advice) from error

@@ -41,6 +41,7 @@ class Table:
         head: Names of the columns.
         rows: The cells of every row.
         text: Number of columns, from the left, that hold text.
+        tail: Number of columns, from the right, that hold text.
     """
 
     name: str
@@ -49,6 +50,15 @@ class Table:
     head: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     text: int = 2
+    tail: int = 0
+
+    def numeric(self, column: int) -> bool:
+        """Return whether a column holds numbers.
+
+        Args:
+            column: Its number, from 0.
+        """
+        return self.text <= column < len(self.head) - self.tail
 
     def markdown(self) -> str:
         """Return the table in Markdown, with its heading."""
@@ -58,7 +68,7 @@ class Table:
 
     def latex(self) -> str:
         """Return the table in LaTeX, for the package `booktabs`."""
-        columns = "l" * self.text + "r" * (len(self.head) - self.text)
+        columns = "l" * self.text + "r" * (len(self.head) - self.text - self.tail) + "l" * self.tail
         lines = [" & ".join(latex_text(str(cell)) for cell in row) + r" \\" for row in self.rows]
         lines = lines or [rf"\multicolumn{{{len(self.head)}}}{{l}}{{not run yet}} \\"]
         return "\n".join(

@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from invgnn.bench.trials import forged, marks, removals, variants
+from invgnn.bench.trials import (
+    forged,
+    marks,
+    refreshed,
+    removals,
+    searches,
+    sensitivity,
+    uniqueness,
+    variants,
+)
 from invgnn.bench.trials.objects import code_of, find_change, find_forgery, find_scheme, settings_of
 from invgnn.errors import ParameterError, SchemeError, SuspectError
 
@@ -63,6 +72,27 @@ MEASURES = {
             "training from scratch with a share of the data",
         ),
         Measure(
+            "refresh",
+            (*_MODEL, *_TRAINED),
+            refreshed.COLUMNS,
+            refreshed.measure_refresh,
+            "the owner's refresh: distilled together with the mark",
+        ),
+        Measure(
+            "uniqueness",
+            (*_MODEL, *_TRAINED),
+            uniqueness.COLUMNS,
+            uniqueness.measure_uniqueness,
+            "other owners' marks, and keys of strangers",
+        ),
+        Measure(
+            "sensitivity",
+            (*_MODEL, "level", "epochs"),
+            sensitivity.COLUMNS,
+            sensitivity.measure_sensitivity,
+            "carriers whose invariant was changed",
+        ),
+        Measure(
             "variant",
             (*_MODEL, "variant", *_TRAINED),
             variants.COLUMNS,
@@ -75,6 +105,13 @@ MEASURES = {
             forged.COLUMNS,
             forged.measure_forgery,
             "a forged claim on an innocent model",
+        ),
+        Measure(
+            "search",
+            ("setting", "seed", "search", "epochs", "audits"),
+            searches.COLUMNS,
+            searches.measure_search,
+            "a forger who searches for carriers",
         ),
     )
 }

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from invgnn.bench.marked import options, unmarked_models
+from invgnn.bench.recorded import Recorded
+from invgnn.bench.trials.drift import drifted
 from invgnn.bench.trials.kept import kept
 from invgnn.bench.trials.objects import find_change, told
 from invgnn.bench.trials.thieves import selects, thief_task
@@ -16,13 +18,12 @@ from invgnn.training.fitting import fit_task
 from invgnn.training.tasks import load_task, new_model, parse_setting
 
 CHANGE_COLUMNS = (
-    *("accuracy_before", "accuracy", "bits_before", "matches", "asked", "bits", "null", "labels", "note"),
-    *("seconds", "hyperparameters"),
+    *("accuracy_before", "accuracy", "matches_before", "bits_before", "matches", "asked", "bits", "null"),
+    *("labels", "note", "drift", "margin", "moved", "seconds", "hyperparameters"),
 )
 SCRATCH_COLUMNS = ("accuracy", "labels", "seconds")
 FIRST_SCRATCH = 2000
 """Added to the seed of a model that a thief trains from scratch, so that its first weights are others."""
-RELEASED = "as released"
 
 
 def measure_change(
@@ -41,12 +42,13 @@ def measure_change(
 
     Returns:
         Accuracy and evidence before and after, on inputs that neither the owner nor the thief trained on.
-        `labels` is the number of labels that the thief has.
+        `labels` is the number of labels that the thief has. `drift`, `margin` and `moved` are those of
+        `drifted`.
     """
-    made, chosen = kept(setting, seed, scheme, epochs), find_change(change)
+    made, recorded = kept(setting, seed, scheme, epochs), Recorded(find_change(change))
     stolen = thief_task(made.task, thief, seed)
     start = time.process_time()
-    left = next(read_changed(made.mark, made.model, stolen, [chosen]))
+    left = next(read_changed(made.mark, made.model, stolen, [recorded]))
     seconds = time.process_time() - start
     before, found = made.mark.read(made.model), left.found
     if before.log_p is None:
@@ -54,6 +56,7 @@ def measure_change(
         before, found = before.against(known), None if found is None else found.against(known)
     row = dict.fromkeys(CHANGE_COLUMNS, "") | {
         "accuracy_before": round(accuracy(made.model, stolen, stolen.test), 4),
+        "matches_before": before.matches,
         "bits_before": round(before.bits, 2),
         "labels": len(stolen.train),
         "note": " ".join(left.note.split()),
@@ -64,7 +67,7 @@ def measure_change(
         row |= {"accuracy": round(left.accuracy, 4)}
     if found is not None:
         row |= {"matches": found.matches, "asked": found.asked, "bits": round(found.bits, 2)}
-        row |= {"null": found.null}
+        row |= {"null": found.null} | drifted(made, recorded.made)
     return row
 
 
