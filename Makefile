@@ -120,7 +120,7 @@ bench-scaling: venv  ## cost of each part as it grows, and two workers against o
 	$(BIN)/python benchmarks/scaling.py --into docs/results/scaling.md
 
 # Studies: one-off measurements behind a design choice. Resumable as well.
-.PHONY: tuning-schemes evidence recipe presentations embedding eigenvalue forgers channel stealth stealth-price owners collusion
+.PHONY: tuning-schemes evidence recipe presentations embedding eigenvalue forgers channel stealth stealth-price stealth-variants owners collusion
 
 tuning-schemes: venv  ## settings of every scheme of the comparison, on validation data (an hour)
 	$(BIN)/python studies/tuning_schemes.py --into docs/results/appendix/tuning-schemes.md
@@ -151,6 +151,9 @@ stealth: venv  ## can carriers be told from ordinary questions? (minutes)
 
 stealth-price: venv  ## what an inconspicuous mark costs, and what a server that looks for it leaves (an hour)
 	$(BIN)/python -m studies.stealth_price --into docs/results/stealth.md
+
+stealth-variants: venv  ## how else inconspicuous carriers could be made and embedded, on validation data (half an hour)
+	$(BIN)/python -m studies.stealth_variants --into docs/results/appendix/stealth-variants.md
 
 collusion: venv  ## whom tracing names if licensees average their copies (half an hour)
 	$(BIN)/python studies/collusion.py --into docs/results/collusion.md

@@ -22,6 +22,10 @@ from invgnn.storage.tables import read_rows
 
 SETTINGS = ("Cora/GCN", "CiteSeer/GCN", "PubMed/GCN", "Photo/GraphSAGE", "PROTEINS/GIN", "NCI1/GIN")
 SEEDS = range(41, 44)
+CARRIERS = {"PROTEINS/GIN": (128, 256), "NCI1/GIN": (256,)}
+"""Numbers of carriers; 128 elsewhere."""
+STEPS = (70, 140)
+"""Numbers of steps after the task, on node tasks; on graph tasks there are none."""
 LOSSES = (0.001, 0.01, 0.05, 0.1, 0.2)
 """Shares of honest traffic that the server answers at random."""
 LOSS = 0.01
@@ -36,10 +40,12 @@ def grid() -> Iterator[dict[str, Any]]:
     """Yield all trials, seeds in turn."""
     for seed in SEEDS:
         for setting in SETTINGS:
-            yield {"setting": setting, "seed": seed}
+            for m in CARRIERS.get(setting, (128,)):
+                for steps in (0,) if setting in CARRIERS else STEPS:
+                    yield {"setting": setting, "seed": seed, "m": m, "steps": steps}
 
 
-def trial(setting: str, seed: int) -> list[dict[str, Any]]:
+def trial(setting: str, seed: int, m: int, steps: int) -> list[dict[str, Any]]:
     """Train one marked model, and read it and two fine-tuned copies, with and without a detector."""
     import time
 
@@ -50,15 +56,17 @@ def trial(setting: str, seed: int) -> list[dict[str, Any]]:
     from invgnn.training.tasks import load_task, new_model, parse_setting
     from invgnn.training.trainer import train
     from invgnn.watermark.mark import Watermark
+    from invgnn.watermark.recipe import Recipe
 
     name, backbone = parse_setting(setting)
     task = load_task(name, seed)
     secret = Secret(public_stream("stealth price", setting, seed).bytes(32))
-    mark = Watermark.draw(secret, task.data, classes=task.num_classes, stealth=True)
+    recipe = Recipe(after_task=steps) if steps else None
+    mark = Watermark.draw(secret, task.data, m=m, classes=task.num_classes, stealth=True, recipe=recipe)
     model = new_model(task, backbone, seed)
     start = time.process_time()
     train(model, task, mark, seed=seed)
-    row: dict[str, Any] = {"setting": setting, "seed": seed}
+    row: dict[str, Any] = {"setting": setting, "seed": seed, "m": m, "steps": steps}
     row["seconds"] = round(time.process_time() - start, 1)
     row["unmarked accuracy"] = round(accuracy(unmarked(setting, seed), task, task.test), 4)
     found = seen(task, mark, model, seed)
@@ -148,30 +156,51 @@ def limit(honest: Any, loss: float) -> float:
     return float(np.sort(honest)[len(honest) - 1 - int(loss * len(honest))])
 
 
-def left(mark: Any, answers: Any, found: dict[str, tuple[Any, Any]], loss: float, seed: int) -> float:
-    """Return the evidence if flagged carriers get the answers of random ordinary inputs."""
+def left(
+    mark: Any,
+    answers: Any,
+    found: dict[str, tuple[Any, Any]],
+    loss: float,
+    seed: int,
+    shift: Any = None,
+) -> float:
+    """Return the evidence if flagged carriers get the answers of random ordinary inputs.
+
+    A score channel asks about inputs of the task alone; what it shows (`shift`) is left.
+    """
     from dataclasses import replace
 
     import numpy as np
 
-    least = float(mark.evidence(answers).bits())
+    from invgnn.audit.examine import with_channel
+
+    def evidence(seen: Any) -> float:
+        return float(with_channel(mark.evidence(seen), shift).bits())
+
+    least = evidence(answers)
     for carriers, honest in found.values():
         draws, flagged, bits = np.random.default_rng(seed), carriers > limit(honest, loss), []
         for _ in range(LUCK):
             said = answers.carriers.copy()
             said[flagged] = draws.choice(answers.ordinary, int(flagged.sum()))
-            bits.append(mark.evidence(replace(answers, carriers=said)).bits())
+            bits.append(evidence(replace(answers, carriers=said)))
         least = min(least, float(np.mean(bits)))
     return least
 
 
+def _groups() -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
+    """Yield the arguments of all trials that differ in more than the seed, and their rows."""
+    rows = read_rows(PATH)
+    for one in (one for one in grid() if one["seed"] == SEEDS[0]):
+        found = [row for row in rows if all(row[k] == str(one[k]) for k in ("setting", "m", "steps"))]
+        if found:
+            yield one, found
+
+
 def summary() -> str:
     """Return accuracy and evidence by setting, as means over the seeds."""
-    rows, lines = read_rows(PATH), []
-    for setting in SETTINGS:
-        found = [row for row in rows if row["setting"] == setting]
-        if not found:
-            continue
+    lines = []
+    for one, found in _groups():
 
         def average(name: str, held: list[dict[str, str]] = found) -> float:
             return mean(float(row[name]) for row in held)
@@ -185,26 +214,27 @@ def summary() -> str:
             for edit in EDITS
         ]
         accuracy = f"{average('unmarked accuracy'):.1%} → {average('unedited accuracy'):.1%}"
-        lines.append([setting, str(len(found)), accuracy, f"{change:+.1f}", f"{flagged:.0%}", *bits])
-    head = ["setting", "seeds", "accuracy", "points", "flagged", "unedited", "fine-tuned 0.001"]
-    return table([*head, "fine-tuned 0.01"], lines)
+        made = [one["setting"], str(one["m"]), str(one["steps"] or ""), str(len(found))]
+        lines.append([*made, accuracy, f"{change:+.1f}", f"{flagged:.0%}", *bits])
+    head = ["setting", "m", "steps", "seeds", "accuracy", "points", "flagged", "unedited"]
+    return table([*head, "fine-tuned 0.001", "fine-tuned 0.01"], lines)
 
 
 def draw() -> None:
-    """Draw how much evidence is left for every loss of honest traffic."""
+    """Draw how much evidence is left for every loss of honest traffic; seeds are in brackets."""
     from matplotlib.figure import Figure
 
     from invgnn.bench.figures import figure_style, save_figure
 
-    rows = read_rows(PATH)
     with figure_style():
         drawing = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = drawing.subplots()
-        for setting in SETTINGS:
-            found = [row for row in rows if row["setting"] == setting]
-            if found:
-                held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
-                axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=setting)
+        last = {one["setting"]: (one, found) for one, found in _groups()}  # what stealth=True does, if run
+        for one, found in last.values():
+            how = f"{one['steps']} steps" if one["steps"] else f"m = {one['m']}"
+            held = [mean(float(row[f"left at {loss}"]) for row in found) for loss in LOSSES]
+            name = f"{one['setting']}, {how} ({len(found)})"
+            axes.plot([100 * loss for loss in LOSSES], held, marker="o", markersize=3, label=name)
         for bits, name in ((80, "needed for owned"), (20, "p = $10^{-6}$")):
             axes.axhline(bits, color="grey", linestyle=":")
             axes.annotate(name, (100 * LOSSES[0], bits), va="bottom", color="grey")

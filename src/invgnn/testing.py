@@ -75,8 +75,21 @@ def check_scheme(scheme: Scheme, task: Task | None = None, epochs: int = 30) -> 
     if task is not None:
         _require(_check_marked(scheme, task, epochs), f"{scheme!r}: refuses {task.name}")
         return
-    served = [_check_marked(scheme, small_task(level), epochs) for level in ("graph", "node")]
+    served = [_check_level(scheme, level, epochs) for level in ("graph", "node")]
     _require(any(served), f"{scheme!r}: serves neither graph tasks nor node tasks")
+
+
+def _check_level(scheme: Scheme, level: Level, epochs: int) -> bool:
+    """Check a scheme on a generated task; one that it cannot serve has to be refused, not to fail."""
+    try:
+        return _check_marked(scheme, small_task(level), epochs)
+    except (AssertionError, SchemeError):
+        raise
+    except Exception as error:  # third-party code may raise anything
+        failed = f"{scheme!r}: fails on a {level} task with {type(error).__name__}: {error}"
+        raise AssertionError(
+            f"{failed}; if it cannot serve such tasks, raise a SchemeError in prepare"
+        ) from error
 
 
 def _check_marked(scheme: Scheme, task: Task, epochs: int) -> bool:

@@ -82,7 +82,7 @@ class Server(BaseHTTPRequestHandler):
         rows = [kind.table[key][0] for key in keys]
         return getattr(self, kind.behaviour.replace(" ", "_"))(request, keys, rows, number)
 
-    def good(self, request, keys, rows, number, **more):
+    def good(self, request, keys, rows, number, cookie=False):
         flat = [value for row in rows for value in row]
         out = {
             "name": "probabilities",
@@ -90,7 +90,8 @@ class Server(BaseHTTPRequestHandler):
             "shape": [len(rows), len(rows[0])],
             "data": flat,
         }
-        self.reply({"model_name": "m", "id": request["id"], "outputs": [out], **more})
+        sent = {"set_cookie": f"client={number}; Path=/"} if cookie else {}
+        self.reply({"model_name": "m", "id": request["id"], "outputs": [out]}, **sent)
 
     def other(self, request):
         """Another JSON shape: one graph, adjacency lists, named scores."""
@@ -143,6 +144,16 @@ class Server(BaseHTTPRequestHandler):
         if any(type(self).table[key][-1] == "carrier" for key in keys):
             return self.reply({"error": "busy"}, 503, retry_after=0)
         return self.good(request, keys, rows, number)
+
+    def puts_off_carriers(self, request, keys, rows, number):
+        if any(type(self).table[key][-1] == "carrier" for key in keys):
+            return self.reply({"error": "later"}, 429, retry_after=1)
+        return self.good(request, keys, rows, number)
+
+    def wants_to_recognise_clients(self, request, keys, rows, number):
+        if self.headers.get("cookie"):
+            return self.reply({"error": "I know you"}, 403)
+        return self.good(request, keys, rows, number, cookie=True)
 
     def redirects_carriers(self, request, keys, rows, number):
         if any(type(self).table[key][-1] == "carrier" for key in keys):

@@ -15,6 +15,7 @@ from invgnn.errors import FileError
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDER = GOLDEN / "transcripts"
 KNOWN = json.loads((FOLDER / "v1.json").read_text())
+RULES_2 = json.loads((FOLDER / "rules-2.json").read_text())
 SOUND = {*KNOWN["verdicts"], "not-signed"}
 BAD = sorted(path.stem.removeprefix("v1-") for path in FOLDER.glob("v1-*.jsonl"))
 BAD = [name for name in BAD if name not in SOUND]
@@ -33,6 +34,29 @@ def test_old_transcripts_replay(mark, name):
     assert {key: verdict[key] for key in KNOWN["verdicts"][name]} == KNOWN["verdicts"][name] | {
         "log10_p": pytest.approx(KNOWN["verdicts"][name]["log10_p"], rel=1e-9)
     }
+
+
+@pytest.mark.parametrize("name", RULES_2["verdicts"])
+def test_transcripts_by_rules_2_replay(mark, name):
+    held = invgnn.Transcript.load(FOLDER / f"rules-2-{name}.jsonl", RULES_2["signer"])
+    assert held.plan["rules"] == 2
+    how = invgnn.Sequential(name, bits=20)
+    verdict = invgnn.verify(held, mark, access="logits", sequential=how).to_json()
+    assert {key: verdict[key] for key in RULES_2["verdicts"][name]} == RULES_2["verdicts"][name] | {
+        "log10_p": pytest.approx(RULES_2["verdicts"][name]["log10_p"], rel=1e-9)
+    }
+
+
+def test_a_transcript_by_unknown_rules_is_refused(mark, tmp_path):
+    lines = (FOLDER / "rules-2-betting.jsonl").read_bytes().splitlines(keepends=True)
+    journal = Journal(tmp_path / "a.jsonl")
+    for raw in lines[:-1]:
+        line = {name: value for name, value in json.loads(raw).items() if name not in ("chain", "at")}
+        journal.append(line | ({"plan": line["plan"] | {"rules": 3}} if line["type"] == "plan" else {}))
+    journal.finish(None)
+    held = invgnn.Transcript.load(tmp_path / "a.jsonl")
+    with pytest.raises(FileError, match=r"another audit.*rules"):
+        invgnn.verify(held, mark, access="logits", sequential=invgnn.Sequential(bits=20))
 
 
 def test_a_transcript_that_nobody_signed(mark):

@@ -188,6 +188,7 @@ def test_another_json_shape(remote_mark, tables, server, endpoint, tmp_path):
 # -- servers that behave badly -------------------------------------------------------------------------
 
 FINE = ["busy at first", "out of order", "truncated", "rounds", "temperature", "caches"]
+FINE += ["wants to recognise clients"]
 
 
 @pytest.mark.parametrize("behaviour", FINE)
@@ -234,6 +235,64 @@ def test_servers_that_refuse_carriers_are_seen(remote_mark, server, endpoint, be
     assert verdict.refused["ordinary"] == 0
     assert not questions(log), "a redirect was followed"
     assert path.stat().st_size < 400_000  # long messages of a server are cut
+
+
+@pytest.mark.story
+def test_a_server_that_asks_to_wait_for_nothing_is_not_believed(remote_mark, server, endpoint):
+    """Otherwise one second for each of 128 carriers, or one minute, would be added to the audit."""
+    import time
+
+    with server(behaviour="puts off carriers") as (url, _, _):
+        start = time.monotonic()
+        verdict = invgnn.verify(endpoint(url, attempts=2), remote_mark, access="logits")
+    assert verdict.refused["carriers"] == 128
+    assert 3 < time.monotonic() - start < 60
+
+
+def test_two_audits_at_a_time_do_not_share_a_journal(remote_mark, server, endpoint, tmp_path):
+    """The second one ends as soon as it notices, before it asks, and the first loses nothing."""
+    path, events = tmp_path / "a.jsonl", []
+
+    def meanwhile(state):
+        events.append(state)
+        if len(events) == 1:
+            late.append(endpoint(url, journal=path))
+        elif len(events) == 2:
+            before = len(questions(log))
+            with pytest.raises(FileError, match="another audit") as caught:
+                invgnn.verify(late[0], remote_mark, access="logits")
+            assert "run the same command again" in caught.value.advice
+            assert len(questions(log)) == before
+
+    late = []
+    with server() as (url, _, log):
+        held = endpoint(url, journal=path)
+        verdict = invgnn.verify(held, remote_mark, access="logits", progress=meanwhile)
+        assert len(events) >= 2
+        assert verdict.status == "owned"
+        again = invgnn.verify(endpoint(url, journal=path), remote_mark, access="logits")
+    assert again.log10_p == verdict.log10_p
+
+
+def test_a_line_that_does_not_fit_on_the_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
+    import os
+
+    journal, write = Journal(tmp_path / "a.jsonl"), os.write
+    journal.begin({"a": 1})
+    whole = (tmp_path / "a.jsonl").read_bytes()
+
+    def full(held, data):
+        if len(data) < 40:
+            raise OSError(28, "No space left on device")
+        return write(held, data[:-39])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(FileError, match="No space left"):
+        journal.append({"type": "failure", "sent": 1, "requests": 1})
+    monkeypatch.undo()
+    assert (tmp_path / "a.jsonl").read_bytes() == whole
+    journal.append({"type": "failure", "sent": 1, "requests": 1})
+    assert len(Journal(tmp_path / "a.jsonl").lines) == 2
 
 
 def test_a_server_that_is_busy_for_a_while_is_asked_again(remote_mark, server, endpoint):

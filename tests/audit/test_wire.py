@@ -115,6 +115,13 @@ def test_what_is_refused(value, told):
     assert len(caught.value.message) < 300
 
 
+def test_a_response_of_many_empty_lists_is_not_read():
+    """Fifteen megabytes of them would take two seconds and 400 megabytes, for every request."""
+    with pytest.raises(SuspectError, match="parts"):
+        parsed(b"[" + b"[]," * (1 << 20) + b"0]")
+    assert len(parsed(b"[" + b"[0]," * 50_000 + b"[0]]")) == 50_001
+
+
 def test_long_refusals_are_cut():
     assert len(Reply(None, "a" * 10_000).record()["refused"]) == 200
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from scipy.stats import t as student
 
 from invgnn.bench.comparison import (
@@ -18,7 +19,7 @@ from invgnn.bench.comparison import (
     text_table,
     trial,
 )
-from invgnn.bench.comparison_page import render
+from invgnn.bench.comparison_page import render, write_names
 from invgnn.cli.compare import _numbers
 from invgnn.errors import ParameterError
 from invgnn.schemes import COS, SS, Found, Keyed
@@ -64,6 +65,22 @@ def test_a_scheme_that_cannot_serve_the_task_gets_dashes_and_its_reason():
     assert "<svg" in page
     assert "http-equiv" in page
     assert "src=" not in page
+
+
+def test_names_in_the_figure_cover_neither_each_other_nor_points():
+    """Also those of the paper's scheme, which has two long names and twice the evidence of its null."""
+    placed = [("NAT", 86.4, 4.3), ("InvGNN-WM (beta 1e-4)", 86.7, 4.3), ("InvGNN-WM (best)", 87.2, 4.3)]
+    placed += [("SS", 87.5, 0.9), ("TRIG", 87.1, 333.2)]
+    figure = Figure(figsize=(4.5, 3.4), layout="constrained")
+    ax = figure.add_subplot()
+    ax.plot([x for _, x, _ in placed], [y for _, _, y in placed], "o")
+    ax.margins(0.15)
+    boxes = write_names(figure, ax, placed, [19.9, 80.0])
+    assert len(boxes) == len(placed)
+    for number, box in enumerate(boxes):
+        assert box.count_overlaps(boxes[:number]) == 0
+        assert not any(box.contains(*ax.transData.transform(one[1:])) for one in placed)
+        assert ax.get_window_extent().x0 <= box.x0 < box.x1 <= ax.get_window_extent().x1
 
 
 def test_a_refusal_is_a_row_and_no_failure():

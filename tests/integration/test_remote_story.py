@@ -70,21 +70,32 @@ def test_the_same_verdicts_over_http_as_in_process(models, access, name, tmp_pat
             brief = invgnn.verify(invgnn.Endpoint(url), mark, access=access, sequential=few)
             assert (brief.p <= 1e-6) == (here.p <= 1e-6), how
             assert brief.audit["carriers"] < 128 or name == "unmarked", how
-    # A second server is killed after the first answers. Another one takes its place.
-    path = tmp_path / "a.jsonl"
+    # A second server is killed after the first answers. A third one takes its place, and is killed in the
+    # middle of a sequential audit, which the last one ends.
+    full, part, few = tmp_path / "a.jsonl", tmp_path / "b.jsonl", invgnn.Sequential(bits=20)
     with served(*serve) as (child, url):
-        endpoint = invgnn.Endpoint(url, journal=path, attempts=2, backoff=0.01)
-        with pytest.raises(EndpointError, match="cannot be reached"):
-            invgnn.verify(endpoint, mark, access=access, progress=lambda _: child.kill())
-        child.wait(10)
-    before = Journal(path).sent
-    with served(*serve, port=int(url.split(":")[2].split("/")[0])) as (_, again):
+        killed(child, url, mark, full, access=access)
+    before, port = Journal(full).sent, int(url.split(":")[2].split("/")[0])
+    with served(*serve, port=port) as (child, again):
         assert again == url
-        resumed = invgnn.verify(invgnn.Endpoint(url, journal=path), mark, access=access)
+        resumed = invgnn.verify(invgnn.Endpoint(url, journal=full), mark, access=access)
+        killed(child, url, mark, part, access=access, sequential=few)
+    with served(*serve, port=port):
+        ended = invgnn.verify(invgnn.Endpoint(url, journal=part), mark, access=access, sequential=few)
     for there in (whole, resumed):
         assert (there.status, there.matches, there.ones) == (here.status, here.matches, here.ones)
     assert 0 < before < 200
     assert resumed.audit["sent"] < before + 200  # what was answered is not asked again
+    assert (ended.p <= 1e-6) == (here.p <= 1e-6)
+    assert ended.audit["sent"] < ended.queries + 40  # one request was lost
+
+
+def killed(child, url, mark, path, **options):
+    """An audit whose server is killed after the first answers."""
+    held = invgnn.Endpoint(url, journal=path, attempts=2, backoff=0.01)
+    with pytest.raises(EndpointError, match="cannot be reached"):
+        invgnn.verify(held, mark, **options, progress=lambda _: child.kill())
+    child.wait(10)
 
 
 def run(*arguments, code):

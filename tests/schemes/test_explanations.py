@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ import torch
 from _helpers.schemes import SCHEMES
 from invgnn.errors import SchemeError
 from invgnn.schemes.explanation import coefficients, feature_kernels, mark_size, match_index, output_kernel
-from invgnn.schemes.explanations import SETS, require_disjoint
+from invgnn.schemes.explanations import SETS
+from invgnn.schemes.secret_sets import require_disjoint
 from invgnn.secret import Secret
 
 
@@ -71,6 +74,15 @@ def test_overlapping_sets_are_refused(nodes):
         scheme.on_sets(secret, nodes, bad, 4)
     with pytest.raises(SchemeError, match="overlap"):
         require_disjoint([[1, 1], [2]])
+
+
+def test_features_that_are_constant_within_the_sets_are_refused(nodes):
+    graph = nodes.graphs[0].clone()
+    graph.x[:, 15:] = 0  # a constant feature explains nothing, so at most 15 signs could be read
+    with pytest.raises(SchemeError, match=r"only 15 of \d+ marked features differ"):
+        SCHEMES["EXPL"].prepare(Secret(b"o" * 32), replace(nodes, graphs=[graph]))
+    graph.x[:, 15:25] = nodes.graphs[0].x[:, 15:25]
+    SCHEMES["EXPL"].prepare(Secret(b"o" * 32), replace(nodes, graphs=[graph]))
 
 
 def test_the_empirical_null_leaves_out_the_secret_tuple(nodes):

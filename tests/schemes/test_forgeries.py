@@ -34,10 +34,13 @@ def test_transcribed_answers_pass_for_a_key(innocents, nodes):
 
 
 def test_overlapping_sets_pass_the_theoretical_null_and_are_refused(innocents, nodes):
-    forged = OverlapSets().forge(SCHEMES["EXPL"], innocents["node"][0], nodes, [])
-    assert forged.naive < math.log(1e-6)
-    assert "overlap" in forged.refusal
-    assert not forged.succeeds()
+    """On an innocent model 16 of 20 common members have p = 9e-15 or less under it."""
+    forged = [OverlapSets().forge(SCHEMES["EXPL"], model, nodes, []) for model in innocents["node"]]
+    assert min(one.naive for one in forged) < math.log(9e-15)
+    for one in forged:
+        assert one.naive < math.log(1e-6)
+        assert "overlap" in one.refusal
+        assert not one.succeeds()
 
 
 @pytest.mark.slow

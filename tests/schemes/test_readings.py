@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import networkx as nx
@@ -17,6 +18,7 @@ from torch_geometric.utils import to_networkx
 from _helpers.schemes import SCHEMES
 from invgnn.errors import ParameterError
 from invgnn.nn.forward import to_batch
+from invgnn.nn.layers import batch_norms
 from invgnn.schemes.backdoor import Subgraph
 from invgnn.schemes.chance import log_p_labels
 from invgnn.schemes.edge_signs import edge_distances
@@ -24,6 +26,7 @@ from invgnn.schemes.embedding import Joined, join
 from invgnn.schemes.features import dense_features
 from invgnn.schemes.portions import Portions
 from invgnn.schemes.random_graphs import random_edges
+from invgnn.schemes.without_dropout import scores_without_dropout
 from invgnn.secret import Secret
 from invgnn.training.tasks import new_model
 
@@ -155,3 +158,21 @@ def test_portions_show_every_graph_once_in_a_round(graphs):
     seen = [portions.wanted(portions.batch(step)).tolist() for step in range(4)]
     assert sorted(number for part in seen for number in part) == list(range(16))
     assert portions.batch(4) is portions.batch(0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_pass_without_dropout_leaves_batch_norms_in_their_mode(training, graphs):
+    """In training they use and learn the statistics of the batch, as in the pass over the task."""
+    model = new_model(graphs, "GIN", 0, hidden_channels=8).train(training)
+    model.dropout = 0.5
+    same, batch = copy.deepcopy(model), Batch.from_data_list(graphs.graphs[:5])
+    same.dropout = 0.0
+    norms = batch_norms(model)
+    norms[0].train(False)  # one that its owner has frozen
+    batch_norms(same)[0].train(False)
+    modes = [part.training for part in model.modules()]
+    found, wanted = scores_without_dropout(model, batch), same(batch.x, batch.edge_index, batch.batch)
+    assert torch.equal(found, wanted)
+    assert found.requires_grad
+    assert [part.training for part in model.modules()] == modes
+    assert [bool(norm.num_batches_tracked) for norm in norms] == [False] + [training] * (len(norms) - 1)

@@ -108,6 +108,42 @@ def test_a_declared_reading_that_is_not_used_is_paid_for():
     assert 0.99 < lost < 1.01
 
 
+def test_a_reading_that_sleeps_costs_nothing():
+    key = [0, 1] * 16
+    right = [2.0 * bit - 1 for bit in key]
+    alone, with_idle = Bettor.start(32, [1.0]), Bettor.start(32, [0.5, 0.5])
+    for vote, bit in zip(right, key, strict=True):
+        alone = alone.after([vote], bit)
+        with_idle = with_idle.after([vote, 0.0], bit, awake=[True, False])
+    assert math.isclose(alone.wealth.best, with_idle.wealth.best, abs_tol=1e-9)
+    # It bets its share of the wealth of all once it wakes, and is judged by its own votes alone.
+    shares = np.exp(with_idle.log_shares).sum(1)
+    assert math.isclose(shares[0], shares[1], rel_tol=1e-9)
+    assert np.allclose(with_idle.log_ratios[1], 0, atol=1e-12)
+    nobody = Bettor.start(8, [1.0]).after([1.0], 1, awake=[False])
+    assert math.isclose(nobody.wealth.log_wealth, 0, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("server", range(1, 4))
+def test_no_level_is_exceeded_whoever_sleeps(server):
+    """Two readings that sleep and wake as a server likes, which knows all bits so far."""
+    vote, other = adaptive(server), adaptive(server + 10)
+
+    def found(key):
+        bettor = Bettor.start(len(key), [0.3, 0.7])
+        for place, bit in enumerate(key):
+            past = tuple(key[:place])
+            awake = np.random.default_rng([server, *past]).random(2) < 0.6
+            bettor = bettor.after([vote(place, past), other(place, past)], bit, awake)
+        return bettor.wealth
+
+    ends = [found(key) for key in keys(8)]
+    assert math.isclose(np.mean([math.exp(one.log_wealth) for one in ends]), 1.0, rel_tol=1e-9)
+    p = np.sort([one.log_p for one in ends])
+    share = np.arange(1, len(p) + 1) / len(p)
+    assert (np.exp(p) >= share - 1e-12)[np.append(np.diff(p) > 0, True)].all()
+
+
 @pytest.mark.parametrize("bit", [-1, 2])
 def test_impossible_bits(bit):
     with pytest.raises(ParameterError, match="cannot be"):

@@ -34,6 +34,15 @@ def test_carriers_look_like_graphs_of_the_task(references, level):
     assert hidden.context["sampler"] == Sampler(donors=None).record()
     same = Watermark.draw(SECRET, references[level], m=16, classes=2, sampler=Sampler(donors=None))
     assert hidden.digest == same.digest
+    assert hidden.recipe.after_task == 2 * same.recipe.after_task
+
+
+def test_the_number_of_carriers(references):
+    """256 on graph tasks, where some may be recognised; elsewhere, and without stealth, 128."""
+    for level, stealth, m in (("graph", True, 256), ("node", True, 128), ("graph", False, 128)):
+        mark = Watermark.draw(SECRET, references[level], classes=2, stealth=stealth)
+        assert mark.m == m
+    assert Watermark.draw(SECRET, references["graph"], classes=2, stealth=True, m=128).m == 128
 
 
 def test_a_recipe_is_kept_and_a_sampler_is_refused(references):

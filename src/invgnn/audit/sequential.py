@@ -9,14 +9,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from invgnn.audit.examine import Finding, Level, refusal_of
 from invgnn.audit.remote.session import Session
+from invgnn.audit.votes import RANKS, RULES, SHARES, votes_of
 from invgnn.checks import check_choice, check_number
 from invgnn.errors import BudgetError, ParameterError, SuspectError
 from invgnn.readout.alignment import Columns
-from invgnn.readout.answers import Answers, rounded
+from invgnn.readout.answers import Answers
 from invgnn.readout.query import gather
 from invgnn.readout.reading import Access, Reading
 from invgnn.readout.replies import Replies
@@ -33,8 +33,8 @@ Method = Literal["betting", "sprt"]
 Progress = Callable[[dict[str, Any]], None]
 """A function that is called with the state of an audit after every step."""
 
-SHARES = (0.5, 0.25, 0.25)
-"""Shares of the wealth that bet by a threshold of ordinary answers, by the median of carriers, by ranks."""
+STEP = 16
+"""Most questions between two decisions."""
 STOPS = {
     "enough": "the evidence was enough",
     "hopeless": "the evidence was hopeless",
@@ -95,14 +95,15 @@ def examine_sequentially(
     bits: float,
     access: Access | None = None,
     channel: ScoreChannel | None = None,
-    step: int = 16,
+    rules: int = RULES,
 ) -> Finding:
     """Ask carriers in the secret's order, bet on each bit before it is used, and stop early.
 
-    Every declared level, also one that the server does not offer, and both ways to read the columns share
-    the wealth in equal parts, so all of them are paid for. A tie, or a question without an answer, is not
-    bet on. A score channel is only read if the carriers were not enough; its p-value then multiplies the
-    wealth.
+    Every level that the server offers and both ways to read the columns share the wealth in equal parts, so
+    all of them are paid for. A tie, or a question without an answer, is not bet on. A score channel is only
+    read if the carriers were not enough; its p-value then multiplies the wealth.
+
+    A decision is made after 16 questions, or after fewer if these could be enough.
 
     Guarantee: for a server whose answers depend on the secret only through the questions that it was asked,
     Pr[log_p <= log u] <= u for every u, also if the server adapts its answers to earlier questions and to
@@ -117,7 +118,7 @@ def examine_sequentially(
         bits: Evidence at which to stop.
         access: One of the declared levels, to read only that one.
         channel: The mark's score channel, if it has one.
-        step: Number of questions between two decisions.
+        rules: The rules of betting and deciding, those of an earlier version for its transcripts.
 
     Returns:
         The finding, with the reason why the audit ended.
@@ -125,8 +126,9 @@ def examine_sequentially(
     Raises:
         SuspectError: If no level can be read.
     """
-    course = _Course(mark, session, sequential, access)
+    course = _Course(mark, session, sequential, access, rules)
     limit = laws.log_level(alpha, suspects)
+    aim = max(-limit, (bits + math.log2(suspects)) * math.log(2))
 
     def evidence() -> float:
         return laws.evidence_bits(course.bettor.wealth.log_p, suspects)
@@ -134,7 +136,7 @@ def examine_sequentially(
     stop = "all"
     while session.position < len(session.items):
         try:
-            session.advance(step)
+            session.advance(course.step(aim))
         except BudgetError:
             stop = "budget"
             break
@@ -159,10 +161,13 @@ def examine_sequentially(
 class _Course:
     """The state of a sequential audit: bets made so far, and the votes that they were made by."""
 
-    def __init__(self, mark: Watermark, session: Session, how: Sequential, access: Access | None) -> None:
-        self.mark, self.session, self.readings = mark, session, mark.readings
+    def __init__(
+        self, mark: Watermark, session: Session, how: Sequential, access: Access | None, rules: int
+    ) -> None:
+        self.mark, self.session, self.readings, self.rules = mark, session, mark.readings, rules
         self.read = [reading for reading in mark.readings if access in (None, reading.access)]
-        ways = [share / (2 * len(self.readings)) for share in SHARES]
+        self.kinds = len(SHARES[rules])
+        ways = [share / (2 * len(self.readings)) for share in SHARES[rules]]
         self.bettor = Bettor.start(
             mark.m, [share for _ in range(2 * len(self.readings)) for share in ways], how.rates
         )
@@ -171,6 +176,24 @@ class _Course:
         self.replies: Replies | None = None
         self.places: list[int] = []
 
+    def step(self, aim: float) -> int:
+        """Return how many questions to ask before the next decision.
+
+        Args:
+            aim: Natural logarithm of the wealth that is enough. It may be reached once there are as many
+                further carriers as bits are missing.
+        """
+        if self.rules == 1:
+            return STEP
+        due = max(1, math.ceil((aim - self.bettor.wealth.log_wealth) / math.log(2)))
+        position = self.session.position
+        for number, item in enumerate(self.session.items[position : position + STEP], 1):
+            own = not item.again and item.place < len(self.mark.order)
+            due -= own and int(self.mark.order[item.place]) < self.mark.m
+            if due == 0:
+                return number
+        return STEP
+
     def bet(self) -> None:
         """Bet on the bits of all carriers that were answered or refused since the last time."""
         self.places = list(self.session.found)  # in the order in which they were asked
@@ -178,20 +201,22 @@ class _Course:
         if not fresh:
             return
         votes = self._all_votes()  # from answers alone, before any of these bits is used
+        awake = None if self.rules == 1 else (votes != 0).any(1)
         for place in fresh:
             self.votes[place] = votes[:, self.places.index(place)]
-            self.bettor = self.bettor.after(self.votes[place], int(self.mark.bits[self.mark.order[place]]))
+            bit = int(self.mark.bits[self.mark.order[place]])
+            self.bettor = self.bettor.after(self.votes[place], bit, awake)
 
     def is_hopeless(self, miss: float) -> bool:
         """Return whether to give up: no threshold, at no level that is read, promises a match."""
         ways = [2 * at + way for at, one in enumerate(self.readings) if one in self.read for way in (0, 1)]
-        rows = [way * len(SHARES) + kind for way in ways for kind in (0, 1)]
+        rows = [way * self.kinds + kind for way in ways for kind in range(self.kinds) if kind != RANKS]
         voted = [row for row in rows if any(votes[row] for votes in self.votes.values())]
         return self.bettor.is_hopeless(miss, readings=voted)
 
     def _all_votes(self) -> Floats:
         """Return the votes of every way to read, for all questions answered so far [ways, questions]."""
-        blank = np.zeros((len(SHARES), len(self.places)))
+        blank = np.zeros((self.kinds, len(self.places)))
         parts = self.session.parts(self.places)
         if not parts:
             return np.concatenate([blank] * 2 * len(self.readings))
@@ -202,7 +227,8 @@ class _Course:
         for reading in self.readings:
             for columns in (ways[0], ways[-1]):
                 values = self._values(reading, columns)
-                found.append(blank if values is None else votes_of(values, self._carriers, reading.binary))
+                votes = None if values is None else votes_of(values, self._carriers, reading.binary)
+                found.append(blank if votes is None else votes[: self.kinds])
         return np.concatenate(found)
 
     @property
@@ -232,11 +258,11 @@ class _Course:
             raise SuspectError("no carrier was answered", "raise the budget, or check the server")
         log_p = log_p_of(max(self.bettor.wealth.best, self.extra))
         ways = self.replies.alignments
-        gained = self.bettor.log_ratios.max(1).reshape(len(self.readings), 2, len(SHARES))
+        gained = self.bettor.log_ratios.max(1).reshape(len(self.readings), 2, self.kinds)
         at, way, kind = (int(place) for place in np.unravel_index(gained.argmax(), gained.shape))
         columns = ways[0 if way == 0 else -1]
         levels = tuple(
-            self._level(reading, columns, way * len(SHARES) + kind, log_p) for reading in self.read
+            self._level(reading, columns, way * self.kinds + kind, log_p) for reading in self.read
         )
         readable = [level for level in levels if level.evidence is not None]
         if not readable:
@@ -249,7 +275,7 @@ class _Course:
             score_shift=shift,
             columns=columns,
             aligned=columns != ways[0],
-            tests=2 * len(self.readings),
+            tests=2 * len(self.readings) if self.rules == 1 else 1,  # all share one wealth
             log_p=log_p,
             refusal=refusal_of(readable, len(self.votes), len(self.places) - len(self.votes)),
             queries=self.session.position + (0 if shift is None else shift.inputs),
@@ -265,7 +291,7 @@ class _Course:
             answers = Answers.of(reading, np.concatenate([values[mine], values[~mine]]), int(mine.sum()))
         except SuspectError as error:
             return Level(reading.access, None, None, error.message)
-        row = self.readings.index(reading) * 2 * len(SHARES) + way
+        row = self.readings.index(reading) * 2 * self.kinds + way
         said = np.array([votes[row] for votes in self.votes.values()])
         bits = self.mark.bits[self.mark.order[list(self.votes)]]
         matches, ones = int(((said > 0) == (bits == 1))[said != 0].sum()), int((said > 0).sum())
@@ -275,31 +301,3 @@ class _Course:
 
 
 _READ = "ask a server that returns finite scores or labels for ordinary inputs"
-
-
-def votes_of(values: Floats, carriers: NDArray[np.bool_], binary: bool) -> Floats:
-    """Return how strongly each answer speaks for the bit 1, in three ways [3, questions].
-
-    The first two compare an answer with the median of the ordinary inputs, and of the carriers answered so
-    far; the third is its rank among these carriers, from -1 to 1. A tie, or a missing answer, is 0.
-
-    Guarantee: depends on answers alone, never on bits.
-
-    Args:
-        values: The answers to all questions asked so far; NaN where there is none.
-        carriers: Which of them are carriers.
-        binary: Whether answers are 0 or 1.
-    """
-    values = rounded(np.where(np.isfinite(values), values, np.nan))
-    known = np.isfinite(values)
-    out = np.zeros((len(SHARES), len(values)))
-    if binary:
-        out[:] = np.where(known, np.sign(values - 0.5), 0.0)
-        return out
-    for row, group in enumerate((known & ~carriers, known & carriers)):
-        if group.any():
-            out[row] = np.where(known, np.sign(values - np.median(values[group])), 0.0)
-    mine = known & carriers
-    if mine.any():
-        out[2, mine] = (2 * rankdata(values[mine]) - 1) / mine.sum() - 1
-    return out

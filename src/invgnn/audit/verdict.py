@@ -54,7 +54,8 @@ class Verdict:
         p: The p-value, corrected for all declared levels and all ways to read the columns.
         log10_p: Base-10 logarithm of `p`, also where `p` underflows to 0.
         evidence_bits: `-log2(p) - log2(suspects)`, at least 0.
-        tests: Number of tests: suspects × declared levels × ways to read the columns.
+        tests: Number of tests: suspects × declared levels × ways to read the columns. In a sequential audit
+            levels and ways share one test.
         suspects: Number of suspects tested with this mark, as given to `verify`.
         statistic: Name of the statistic that `p` belongs to.
         null: Name of the null distribution: `exact` for a keyed mark, `models` (match counts of unmarked
@@ -187,11 +188,15 @@ def _audit_words(audit: dict[str, Any]) -> list[str]:
         "" if audit["method"] == "fixed" else f"; {audit['method']} test, ended because {audit['ended']}"
     )
     cost = f", which cost {audit['cost']:g}" if audit["cost"] else ""
+    compared = (
+        f"; {audit['differing']} of {audit['repeated']} repeated questions answered differently"
+        if audit["repeated"]
+        else ""
+    )
     lines = [
         f"  asked      {audit['carriers']} carriers and {audit['ordinary']} ordinary inputs among "
         f"{audit['questions']} questions, in {audit['requests']} requests{cost}{ended}",
-        f"  server     {audit['endpoint']}; {audit['differing']} of {audit['repeated']} repeated questions "
-        "answered differently",
+        f"  server     {audit['endpoint']}{compared}",
     ]
     return lines + ([f"  record     {audit['transcript']}"] if audit["transcript"] else [])
 

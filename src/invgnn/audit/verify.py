@@ -23,8 +23,9 @@ from invgnn.audit.origin import Origin
 from invgnn.audit.provenance import digest_model, require_plain
 from invgnn.audit.remote import Endpoint, Transcript
 from invgnn.audit.remote.session import Session
-from invgnn.audit.sequential import STOPS, Progress, Sequential, examine_sequentially
+from invgnn.audit.sequential import STEP, STOPS, Progress, Sequential, examine_sequentially
 from invgnn.audit.verdict import BOTH_CONDITION, CONDITION, Verdict
+from invgnn.audit.votes import RULES
 from invgnn.checks import check_choice, check_whole
 from invgnn.errors import ParameterError
 from invgnn.nn.forward import Forward, unwrap
@@ -108,9 +109,14 @@ def verify(
     mark = Watermark.fresh(mark)
     enough = sufficient or beyond_search()
     how = Sequential(sequential) if isinstance(sequential, str) else sequential  # type: ignore[arg-type]
+    if how is not None and mark.context["key"] != "keyed":
+        raise ParameterError(
+            "a sequential audit bets on bits that come from the secret, and those of a plain mark do not",
+            "leave out sequential=, or draw a keyed mark",
+        )
     session = None
     if isinstance(suspect, Endpoint | Transcript):
-        settings = _settings(how, enough, access, alpha, suspects)
+        settings = _settings(how, enough, access, alpha, suspects, suspect.journal.plan)
         suspect = session = Session(suspect, mark, data, settings, progress)
     elif how is not None:
         raise ParameterError(
@@ -131,7 +137,7 @@ def verify(
             bits=settings["bits"],
             access=access,
             channel=channel,
-            step=settings["step"],
+            rules=settings.get("rules", 1),
         )
     else:
         found = examine(mark, suspect, access=access, channel=channel, forward=forward)
@@ -191,19 +197,24 @@ def verify(
     )
 
 
-STEP = 16
-"""Number of questions between two decisions of a sequential audit."""
-
-
 def _settings(
-    how: Sequential | None, enough: Sufficient, access: str | None, alpha: float, suspects: int
+    how: Sequential | None,
+    enough: Sufficient,
+    access: str | None,
+    alpha: float,
+    suspects: int,
+    begun: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return everything that decides when an audit ends, as it is written before the first question."""
+    """Return everything that decides when an audit ends, as it is written before the first question.
+
+    An audit that was begun by the rules of an earlier version goes on by them.
+    """
     settings: dict[str, Any] = {"access": access, "alpha": alpha, "suspects": suspects}
     if how is None:
         return settings | {"method": "fixed"}
     bits = min(enough.bits, beyond_search().bits) if how.bits is None else how.bits
-    return settings | how.record() | {"bits": float(bits), "step": STEP}
+    by = {} if begun is not None and "rules" not in begun else {"rules": RULES}
+    return settings | how.record() | {"bits": float(bits), "step": STEP} | by
 
 
 def _audit(session: Session, found: Finding, how: Sequential | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from invgnn.cli.console import check_output, find_passphrase, open_passphrase, progress, verb
-from invgnn.cli.options import Json, M, NoPassphrase, Overwrite, OwnData, PassphraseFile, SplitSeed
+from invgnn.cli.options import Json, NoPassphrase, Overwrite, OwnData, PassphraseFile, SplitSeed
 from invgnn.cli.own_models import load_data, load_transform, one_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,14 @@ def carriers(
             "without it.",
         ),
     ] = None,
-    m: M = 128,
+    m: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of carriers, one bit each; must be even.",
+            show_default="128; with --stealth on graph tasks 256",
+        ),
+    ] = None,
     access: Annotated[
         str | None,
         typer.Option(
@@ -167,8 +174,10 @@ def carriers(
     passphrase = None if no_passphrase else opened or find_passphrase(output, passphrase_file, new=True)
 
     from invgnn.training.tasks import load_task
+    from invgnn.watermark.drawing import USUAL
     from invgnn.watermark.mark import Watermark
     from invgnn.watermark.sampler import Sampler
+    from invgnn.watermark.stealth import CARRIERS
 
     loaded = None if task is None else load_task(task.partition("/")[0], seed)
     levels = access and list(dict.fromkeys(level.strip() for level in access.split(",")))
@@ -188,7 +197,7 @@ def carriers(
         else Sampler(size_quantile=size_quantile, delta=delta, donors=donors or None),
     }
     graphs = load_data(str(data)) if loaded is None else loaded.data
-    with progress("drawing carriers", m) as tick:
+    with progress("drawing carriers", m or (max(CARRIERS.values()) if stealth else USUAL)) as tick:
         if tsa is None:
             mark = Watermark.draw(held, graphs, **options, progress=tick)
         else:

@@ -11,20 +11,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch_geometric.data import Data
-from torch_geometric.utils import subgraph
 
 from invgnn.errors import SchemeError
-from invgnn.graphs.disjoint_union import Graphs, Ints
+from invgnn.graphs.disjoint_union import Ints
 from invgnn.nn.forward import to_batch
 from invgnn.nn.observation import Observation
 from invgnn.readout.query import Suspect
-from invgnn.schemes.embedding import noiseless
 from invgnn.schemes.explanation import mark_size, match_index, output_kernel, solver
 from invgnn.schemes.features import task_features
 from invgnn.schemes.questions import Heard, Questions, best_of
 from invgnn.schemes.scheme import Found, Mark, Scheme
+from invgnn.schemes.secret_sets import require_disjoint, shown_sets
 from invgnn.schemes.settings import tuned
+from invgnn.schemes.without_dropout import scores_without_dropout
 from invgnn.secret import Secret, Stream
 from invgnn.stats.evidence import empirical_p, evidence_of
 from invgnn.training.fitting import FitOptions, History, Progress
@@ -34,28 +33,10 @@ SETS = 4
 """Number T of secret sets."""
 OTHERS = 28
 """Number of further disjoint sets, with which the secret ones are exchangeable for an innocent model."""
+SIGNS = 20
+"""Least number of marked features with a sign in every set: n give about n bits, and 1e-6 needs 20."""
 TUPLES = 2000
 """Number of random T-tuples of sets in the empirical null of the match index."""
-
-
-def require_disjoint(sets: Sequence[Sequence[int] | Ints]) -> None:
-    """Refuse sets that have members in common.
-
-    Overlapping sets agree on any model, because their explanations are almost the same.
-
-    Args:
-        sets: The sets.
-
-    Raises:
-        SchemeError: If a member is in two sets, or twice in one.
-    """
-    members = [int(member) for one in sets for member in one]
-    twice = len(members) - len(set(members))
-    if twice:
-        raise SchemeError(
-            f"the sets overlap: {twice} of {len(members)} members are not the first of their kind",
-            "use pairwise disjoint sets; explanations of overlapping ones agree on any model",
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +108,7 @@ class ExplanationMark(Mark):
             task: Outputs on the task batch.
             extra: Not used.
         """
-        scores = noiseless(model, self._inputs)
+        scores = scores_without_dropout(model, self._inputs)
         signs = torch.from_numpy(2 * self.bits - 1).to(scores)
         parts = scores.softmax(1).split([len(x) for x in self.rows[:SETS]])
         pairs = zip(self._wanted, parts, strict=True)
@@ -248,46 +229,25 @@ class EXPL(Scheme):
             marked: Number of marked features.
 
         Raises:
-            SchemeError: If the sets overlap.
+            SchemeError: If the sets overlap, or too few features differ within them.
         """
         require_disjoint(sets)
         private, rows = shown_sets(task, sets)
         often = torch.stack([(x != 0).sum(0) for x in rows[:SETS]]).sum(0)
         chosen = often.sort(descending=True, stable=True).indices[:marked].sort().values
+        differ = torch.stack([x[:, chosen].amax(0) > x[:, chosen].amin(0) for x in rows[:SETS]]).all(0)
+        signed = int(differ.sum())
+        if signed < min(SIGNS, marked):
+            raise SchemeError(
+                f"only {signed} of {marked} marked features differ within every set, which a sign needs",
+                "choose a task whose features differ more, or larger sets, EXPL(least=...)",
+            )
         bits = secret.derive("schemes/expl/bits", private.digest()).balanced(marked)
         questions = Questions.of(private, task, secret.derive("schemes/expl/ordinary"))
         tuples = _tuples(secret.derive("schemes/expl/tuples"), len(sets))
         return ExplanationMark(
             questions, rows, chosen, bits, tuples, self.weight, self.margin, self.longer, self.rate
         )
-
-
-def shown_sets(task: Task, sets: Sequence[Ints]) -> tuple[Graphs, list[Tensor]]:
-    """Return what a suspect is shown of sets of training inputs, and the feature rows of every set.
-
-    Args:
-        task: The task.
-        sets: Numbers of nodes, or of graphs.
-    """
-    return _on_nodes(task, sets) if task.level == "node" else _on_graphs(task, sets)
-
-
-def _on_nodes(task: Task, sets: Sequence[Ints]) -> tuple[Graphs, list[Tensor]]:
-    """Return the induced subgraph of every set of nodes, and its feature rows."""
-    whole = task.graphs[0].cpu()
-    items = []
-    for one in sets:
-        nodes = torch.from_numpy(one)
-        edges, _ = subgraph(nodes, whole.edge_index, relabel_nodes=True, num_nodes=int(whole.num_nodes))
-        items.append(Data(x=whole.x[nodes], edge_index=edges, num_nodes=len(nodes)))
-    return Graphs.from_data(items, keep_directions=True), [item.x for item in items]
-
-
-def _on_graphs(task: Task, sets: Sequence[Ints]) -> tuple[Graphs, list[Tensor]]:
-    """Return the graphs of all sets one after the other, and their mean feature rows."""
-    items = [[task.graphs[i].cpu() for i in one.tolist()] for one in sets]
-    rows = [torch.stack([graph.x.mean(0) for graph in one]) for one in items]
-    return Graphs.from_data([graph for one in items for graph in one], keep_directions=True), rows
 
 
 def _tuples(draws: Stream, count: int) -> Ints:

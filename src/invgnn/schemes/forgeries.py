@@ -21,12 +21,13 @@ from invgnn.schemes.chance import log_p_labels
 from invgnn.schemes.cosine import COS
 from invgnn.schemes.edge_signs import WGLE
 from invgnn.schemes.explanation import match_index
-from invgnn.schemes.explanations import EXPL, SETS, ExplanationMark, shown_sets
+from invgnn.schemes.explanations import EXPL, SETS, ExplanationMark
 from invgnn.schemes.keyed import Keyed
 from invgnn.schemes.published import Published
 from invgnn.schemes.questions import Questions
 from invgnn.schemes.random_graphs import TRIG
 from invgnn.schemes.scheme import Found, Mark, Scheme
+from invgnn.schemes.secret_sets import shown_sets
 from invgnn.secret import Secret, public_stream
 from invgnn.stats.laws import log_p_times
 from invgnn.training.tasks import Task

@@ -202,13 +202,13 @@ class Bettor:
         rates: The assumed match rates.
         log_ratios: Log-likelihood ratio of each expert, relative to a key that is unrelated to the answers
             [readings, rates].
-        log_prior: Logarithms of the shares at the start [readings, rates].
+        log_shares: Logarithms of the shares of the wealth, up to a common summand [readings, rates].
     """
 
     wealth: Wealth
     rates: tuple[float, ...]
     log_ratios: Floats
-    log_prior: Floats
+    log_shares: Floats
 
     @classmethod
     def start(cls, m: int, shares: Sequence[float], rates: Sequence[float] = RATES) -> Bettor:
@@ -216,8 +216,7 @@ class Bettor:
 
         Args:
             m: Number of bits of the key.
-            shares: The share of the wealth that each reading gets. A reading that is never used keeps its
-                share and pays for having been declared.
+            shares: The share of the wealth that each reading gets.
             rates: The assumed match rates, each above one half, which share equally.
         """
         if not shares or min(shares) <= 0 or not rates or not 0.5 < min(rates) <= max(rates) < 1:
@@ -228,18 +227,29 @@ class Bettor:
         both = np.broadcast_to(prior, (len(shares), len(rates)))
         return cls(new_wealth(m), tuple(rates), np.zeros_like(both), both)
 
-    def after(self, votes: ArrayLike, bit: int) -> Bettor:
+    def after(self, votes: ArrayLike, bit: int, awake: ArrayLike | None = None) -> Bettor:
         """Return the bettor after one more bit.
+
+        Experts of a reading that is not awake leave the bet to the others and gain what these gain, so a
+        reading that can never be used costs nothing. If it stays awake, it pays for having been declared.
 
         Args:
             votes: One number from -1 to 1 for each reading. They must not depend on this bit.
             bit: The bit.
+            awake: Which readings bet; None for all. It must not depend on this bit.
         """
         chance = self.wealth.chance
         bets = expert_bets(votes, chance, self.rates)
-        bet = float(mixed_bet(self.log_prior + self.log_ratios, bets))
-        ratios = self.log_ratios + gains(bets, chance, bit)
-        return replace(self, wealth=self.wealth.after(bet, bit), log_ratios=ratios)
+        gained = gains(bets, chance, bit)
+        up = np.ones(len(bets), dtype=bool) if awake is None else np.asarray(awake, dtype=bool)
+        bet = float(mixed_bet(self.log_shares[up], bets[up])) if up.any() else chance
+        joint = gains(np.full((1, 1), bet), chance, bit)
+        return replace(
+            self,
+            wealth=self.wealth.after(bet, bit),
+            log_ratios=self.log_ratios + gained,
+            log_shares=self.log_shares + np.where(up[:, None], gained, joint),
+        )
 
     def is_hopeless(
         self, miss: float, weakest: float = WEAKEST, readings: Sequence[int] | None = None

@@ -22,12 +22,15 @@ from invgnn.watermark.carriers import Carriers
 from invgnn.watermark.context import FORMAT, LEAST_FEATURES, bind, check_context
 from invgnn.watermark.reference import Reference
 from invgnn.watermark.sampler import Sampler
+from invgnn.watermark.stealth import CARRIERS
 from invgnn.watermark.tensor_donors import with_tensors
 from invgnn.watermark.transforms import Transform, transformed
 
 Key = Literal["keyed", "plain"]
 ORDINARY = 64
 """How many ordinary task inputs a mark keeps, to tell a model's usual answers from others."""
+USUAL = 128
+"""How many carriers a mark has if nobody says otherwise."""
 INPUTS_PER_FEATURE, MOST_SUITABLE = 20, 128
 """How many inputs a score channel should have for every feature, and how many features at most."""
 
@@ -36,7 +39,8 @@ def draw_parts(
     secret: Secret,
     data: Any,
     *,
-    m: int,
+    m: int | None,
+    stealth: bool,
     access: Access | Sequence[Access] | None,
     layer: str,
     feature: Literal["projection", "confidence"],
@@ -54,9 +58,10 @@ def draw_parts(
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     """Return the fields of a fresh mark that are drawn; see `Watermark.draw`."""
-    laws.check_m(m)
     _check_transform(data, transform, score_channel is not None)
     reference = _reference(data, tensors)
+    m = (CARRIERS[reference.level] if stealth else USUAL) if m is None else m
+    laws.check_m(m)
     features = _suitable_features(data, reference) if score_channel == "auto" else score_channel
     sampler = sampler or Sampler()
     gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)

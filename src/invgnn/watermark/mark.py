@@ -54,7 +54,7 @@ class Watermark(Trainable):
         secret: Secret,
         data: Any,
         *,
-        m: int = 128,
+        m: int | None = None,
         access: Access | Sequence[Access] | None = None,
         layer: str = "auto",
         feature: Literal["projection", "confidence"] = "projection",
@@ -84,7 +84,7 @@ class Watermark(Trainable):
             data: The task's training graphs (a list of PyG `Data` or a data set); for a node task the one
                 training graph. `Graphs` and a `Reference`, to draw from repeatedly, are accepted too. Of
                 typed graphs a list of `HeteroData`, for a graph task.
-            m: Number of carriers, one bit each; even.
+            m: Number of carriers, one bit each; even. By default 128, with `stealth` on graph tasks 256.
             access: The levels at which a suspect may be read. All are declared now, and the mark is
                 embedded at each of them. By default `embedding` and `logits`; where the data have real
                 numbers or several independent labels as targets (`y`), `embedding` and `values`.
@@ -131,6 +131,7 @@ class Watermark(Trainable):
             secret,
             data,
             m=m,
+            stealth=stealth,
             access=access,
             layer=layer,
             feature=feature,

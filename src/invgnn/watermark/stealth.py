@@ -8,8 +8,11 @@ from invgnn.watermark.sampler import Sampler
 
 SAMPLER = Sampler(donors=None)
 """Carriers that keep the features of their seed graphs."""
-RECIPE = Recipe()
-"""How such carriers are embedded."""
+RECIPE = Recipe(after_task=140)
+"""How such carriers are embedded: on node tasks in twice as many steps as others."""
+CARRIERS = {"graph": 256, "node": 128}
+"""How many of them, by the level of the task. A server that recognises some of 256 leaves the evidence of
+the others; on node tasks, which are marked in few steps, so many are hard to embed."""
 
 
 def stealth_settings(sampler: Sampler | None, recipe: Recipe | None) -> tuple[Sampler, Recipe]:

@@ -235,6 +235,7 @@ class Endpoint:
             raw = body
             return self.wire.decode(parsed(body), graphs, number)
 
+        self.journal.check()
         pace.sent = 0
         body = json.dumps(self.wire.encode(graphs, number)).encode()
         replies = await self.transport.post(client, pace, body, read, self._attempts(len(graphs)))

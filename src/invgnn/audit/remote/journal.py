@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from invgnn.audit.remote.journal_file import JournalFile
 from invgnn.audit.remote.reply import Reply
 from invgnn.errors import FileError, InvgnnError
 from invgnn.graphs.attributed import Shown
@@ -24,8 +25,6 @@ from invgnn.storage.container import canonical_json
 
 MEDIA_TYPE = "application/vnd.invgnn.transcript.v1+jsonl"
 LONGEST_LINE = 1 << 26
-MOST_BYTES = 1 << 30
-"""Largest size of a journal."""
 _ADVICE = "use another copy of the file, or start with a new file"
 
 
@@ -38,7 +37,8 @@ class Journal:
     """All requests and replies of an audit, in memory or in a file that only its owner may read.
 
     A line is written and flushed to the disk when a request has been answered. After a crash the next run
-    reads them again and asks only what is missing. A last line that was cut off is dropped.
+    reads them again and asks only what is missing. A last line that was cut off is dropped. Two audits at a
+    time cannot write to one file: the one that notices ends.
 
     Args:
         path: The file; None to keep the journal in memory.
@@ -48,12 +48,17 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = None if path is None else Path(path)
+        self.file = None if path is None else JournalFile(Path(path))
         self.lines: list[dict[str, Any]] = []
         self._known: dict[str, deque[Reply]] = defaultdict(deque)
         self.chain = hashlib.sha256(MEDIA_TYPE.encode()).hexdigest()
-        if self.path is not None and self.path.exists():
-            self._resume(self.path)
+        if self.file is not None and self.file.path.exists():
+            self._resume(self.file)
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if there is one."""
+        return None if self.file is None else self.file.path
 
     @property
     def plan(self) -> dict[str, Any] | None:
@@ -115,10 +120,15 @@ class Journal:
         """
         line = {**line, "at": datetime.now(UTC).isoformat(timespec="seconds")}
         line["chain"] = _chained(self.chain, line)
-        if self.path is not None:
-            _write(self.path, canonical_json(line) + b"\n", new=not self.lines)
+        if self.file is not None:
+            self.file.append(canonical_json(line) + b"\n")
         self.chain = line["chain"]
         self.lines.append(line)
+
+    def check(self) -> None:
+        """Raise `FileError` if somebody else has written to the file: what is asked now would be lost."""
+        if self.file is not None:
+            self.file.check()
 
     def answered(
         self,
@@ -155,22 +165,14 @@ class Journal:
             end |= {"key": signer.key, "signature": signer.sign(signed_message(self.chain)).hex()}
         self.append(end)
 
-    def _resume(self, path: Path) -> None:
+    def _resume(self, file: JournalFile) -> None:
         """Read the lines of an earlier run."""
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise FileError(f"{path} has more than {MOST_BYTES} bytes", _ADVICE)
-        with _explained(path), open(path, "rb") as file:
-            data = file.read()
-        whole = data.rfind(b"\n") + 1
-        for line in checked_lines(data[:whole], str(path)):
+        for line in checked_lines(file.read(), str(file.path)):
             self.lines.append(line)
             self._learn(line)
         if self.lines:
             self.chain = self.lines[-1]["chain"]
-        if whole < len(data):  # a crash while writing; that line was never used
-            with _explained(path):
-                os.truncate(path, whole)
+        file.drop_rest()  # a crash while writing; that line was never used
 
     def _learn(self, line: dict[str, Any]) -> None:
         """Keep the replies of a line."""
@@ -231,34 +233,3 @@ def _chained(before: str, line: dict[str, Any]) -> str:
     """Return the hash of a line and of all lines before it."""
     held = {name: value for name, value in line.items() if name != "chain"}
     return hashlib.sha256(before.encode() + canonical_json(held)).hexdigest()
-
-
-def _write(path: Path, data: bytes, new: bool) -> None:
-    """Append bytes to a private file and wait until they are on the disk."""
-    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new and not path.exists() else 0)
-    with _explained(path):
-        held = os.open(path, flags, 0o600)
-        try:
-            while data:
-                data = data[os.write(held, data) :]
-            os.fsync(held)
-        finally:
-            os.close(held)
-
-
-class _explained:
-    """A block in which a failure of the disk becomes a `FileError`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        """Start the block."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Explain an error."""
-        if isinstance(error, OSError):
-            why = error.strerror or type(error).__name__
-            raise FileError(
-                f"{self.path} cannot be used ({why})", "check folder, permissions and disk"
-            ) from None

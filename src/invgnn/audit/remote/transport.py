@@ -29,6 +29,8 @@ OWN_HEADERS = {"accept-encoding", "connection", "content-length", "host", "trans
 """Headers that only the client itself sets."""
 LONGEST_WAIT = 60.0
 """Most seconds between two attempts."""
+BELIEVED = 4
+"""After so many waits in vain, a server that asks to wait is not listened to any more."""
 
 _Result = TypeVar("_Result")
 
@@ -152,8 +154,9 @@ class Transport:
         """
         library, last = httpx_library(), SuspectError("it was not asked")
         for attempt in range(attempts):
+            asked = pace.asked_to_wait if pace.in_vain < BELIEVED else 0.0
             if attempt:
-                await asyncio.sleep(_wait(self.backoff, attempt, pace.asked_to_wait))
+                await asyncio.sleep(_wait(self.backoff, attempt, asked))
             await pace.turn(self.rate)
             try:
                 return read(await asyncio.wait_for(self._exchange(client, pace, body), self.timeout))
@@ -167,6 +170,7 @@ class Transport:
                     break
             except TurnedAway as error:
                 last = error
+                pace.in_vain += attempt > 0 and asked > 0
                 if error.status not in AGAIN:
                     break
             except (SuspectError, library.HTTPError, OSError) as error:
@@ -185,6 +189,7 @@ class Transport:
             found = await self._checked(response, pace)
         finally:
             await response.aclose()
+            client.cookies.clear()  # nothing that a server sends is sent back to it
         return found
 
     async def _checked(self, response: httpx.Response, pace: Pace) -> bytes:
@@ -224,11 +229,13 @@ class Pace:
         sent: Number of requests sent so far, repeated ones included.
         last: When the last one was sent, in seconds of a monotonic clock.
         asked_to_wait: Seconds that the server asked to wait.
+        in_vain: How often it was not available after a wait that it had asked for.
     """
 
     sent: int = 0
     last: float = -1e9
     asked_to_wait: float = 0.0
+    in_vain: int = 0
 
     async def turn(self, rate: float | None) -> None:
         """Wait until the next request may be sent."""

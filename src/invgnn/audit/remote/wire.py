@@ -27,6 +27,10 @@ OUTPUTS = (
 """Names of output tensors that are read, in this order; otherwise the first tensor is."""
 
 
+MOST_PARTS = 1 << 20
+"""Most lists and objects of a response: each takes many times the memory of its two characters."""
+
+
 class Wire(Protocol):
     """A form of requests and responses."""
 
@@ -105,8 +109,10 @@ def parsed(body: bytes) -> Any:
     """Return the JSON value of a response.
 
     Raises:
-        SuspectError: If it is no JSON. The message shows its beginning.
+        SuspectError: If it is no JSON, or has too many parts. The message shows its beginning.
     """
+    if body.count(b"[") + body.count(b"{") > MOST_PARTS:
+        raise SuspectError(f"the response has more than {MOST_PARTS} parts", "return one row per graph")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
