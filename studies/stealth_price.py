@@ -216,17 +216,7 @@ def summary() -> str:
         accuracy = f"{average('unmarked accuracy'):.1%} → {average('unedited accuracy'):.1%}"
         made = [one["setting"], str(one["m"]), str(one["steps"] or ""), str(len(found))]
         lines.append([*made, accuracy, f"{change:+.1f}", f"{flagged:.0%}", *bits])
-    head = [
-        "setting",
-        "m",
-        "steps",
-        "seeds",
-        "accuracy",
-        "points",
-        "flagged",
-        "unedited",
-        "fine-tuned 0.001",
-    ]
+    head = ["setting", "m", "steps", "seeds", "accuracy", "points", "flagged", "unedited"]
     return table([*head, "fine-tuned 0.001", "fine-tuned 0.01"], lines)
 
 

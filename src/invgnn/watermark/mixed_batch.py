@@ -24,8 +24,6 @@ from invgnn.watermark.schedule import Portion
 
 _KNOWN = {"x", "edge_index", "batch", "ptr", "y", "n_id", "e_id"}
 """What is mixed, and labels and numbers that PyG's loaders add for their own use."""
-LAST = 0.1
-"""Share of the steps, at the end of a run, in which batch norms treat carriers as those of a suspect do."""
 
 
 class MixedBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from invgnn.errors import ParameterError
 from invgnn.secret import Stream
 from invgnn.watermark.plan import Plan
 from invgnn.watermark.recipe import CARRIERS_WITHOUT_PLAN, Recipe
+
+LAST = 0.05
+"""Share of the steps with carriers, at the end of a run, in which norms treat them as a suspect's do."""
 
 
 class Portion(NamedTuple):
@@ -67,6 +71,19 @@ class CarrierSchedule:
         plan: Plan = self._plan(recipe, self.m, steps, apart=apart)
         use = plan.use(step)
         return self.none if use is None else self.portion(use, plan.count)
+
+    def settling(self, recipe: Recipe, step: int | None, steps: int | None) -> bool:
+        """Return whether a step is among the last ones of a run that use carriers.
+
+        Args:
+            recipe: The recipe.
+            step: Number of the optimiser step.
+            steps: Optimiser steps of the whole run.
+        """
+        if step is None or steps is None:
+            return False
+        plan: Plan = self._plan(recipe, self.m, steps)
+        return step >= steps - math.ceil(LAST * plan.uses)
 
     def portion(self, number: int, count: int) -> Portion:
         """Return so many carriers, or all there are; each is used once in a round."""

@@ -21,7 +21,7 @@ from invgnn.watermark.embedded import Embedded
 from invgnn.watermark.embedding_loss import own_loss
 from invgnn.watermark.finish import finish
 from invgnn.watermark.levels import Level
-from invgnn.watermark.mixed_batch import LAST, MixedBatch
+from invgnn.watermark.mixed_batch import MixedBatch
 from invgnn.watermark.monitor import Monitor
 from invgnn.watermark.readable import Readable
 from invgnn.watermark.refresh import refresh
@@ -106,7 +106,7 @@ class Trainable(Readable):
     def mix(self, batch: Any, *, step: int | None = None, steps: int | None = None) -> MixedBatch:
         """Append carriers to a task batch: call the result on the model, then take its loss.
 
-        In the last tenth of a run, models with batch norms get the carriers in a pass of their own, where
+        In the last twentieth of the steps with carriers, models with batch norms get them in a pass where
         they are normalised by ordinary inputs, as they will be when the model is read.
 
         Args:
@@ -118,7 +118,7 @@ class Trainable(Readable):
             DataError: If the batch holds tensors that carriers lack.
         """
         portion = self.schedule.at(self.recipe, step, steps)
-        settling = step is not None and steps is not None and step >= (1 - LAST) * steps
+        settling = self.schedule.settling(self.recipe, step, steps)
         return MixedBatch(self, batch, portion, settling=settling)
 
     def refresh(

@@ -16,9 +16,10 @@ from invgnn.bench.report.curves import (
     sensitivity_drawing,
     weight_drawing,
 )
-from invgnn.bench.report.drawing import Drawing, limits, shape
+from invgnn.bench.report.drawing import NEEDED, Drawing, limits, shape
 from invgnn.bench.report.evidence import BASE, Evidence, numbers
 from invgnn.bench.trials.thieves import FRESH, SHARES, THIEVES
+from invgnn.stats.evidence import GRINDING_BITS
 
 KILLSHOTS = ("channel scrub 40%", "zero last layer", "KD-kill", "FT-clean 20 epochs")
 """The paper's four targeted attacks."""
@@ -175,18 +176,30 @@ def tradeoff_drawing(evidence: Evidence) -> Drawing:
     said = ", ".join(f"{name} {x:+.1f} points and {y:.1f} bits" for name, x, y in placed)
 
     def paint(figure: Figure) -> None:
-        ax = figure.add_subplot()
-        limits(ax)
-        for number, (name, x, y) in enumerate(sorted(placed, key=lambda one: one[1])):
-            ax.plot(x, y, "o", ms=4, mfc=INK, mec=INK)
-            above = (4, (3, -9, 12)[number % 3])
-            ax.annotate(name, (x, y), above, textcoords="offset points", fontsize=7, color=INK)
-        ax.set(xlabel="accuracy minus that of SS, points", ylabel="evidence, bits")
-        ax.margins(0.2)
+        left, right = figure.subplots(1, 2, sharey=True)
+        left.axvline(0, color=SOFT, lw=0.8)
+        for bits, dashes in ((NEEDED, "--"), (GRINDING_BITS, ":")):
+            right.axvline(bits, color=SOFT, lw=0.8, ls=dashes)
+        for row, (_, apart, bits) in enumerate(placed):
+            for ax, value in ((left, apart), (right, bits)):
+                ax.axhline(row, color=SOFT, lw=0.3, alpha=0.5)
+                ax.plot(value, row, "o", ms=4, mfc=INK, mec=INK)
+        left.set_yticks(range(len(placed)), [name for name, *_ in placed], fontsize=7)
+        left.set_ylim(len(placed) - 0.5, -0.5)
+        left.set_xlabel("accuracy minus SS, points", fontsize=8)
+        right.set_xlabel("evidence, bits", fontsize=8)
+        for ax in (left, right):
+            ax.tick_params(axis="x", labelsize=7)
+            ax.margins(x=0.1)
 
-    svg = draw("tradeoff", 3.2, f"Accuracy and evidence: {said}.", paint) if placed else Markup()
+    svg = (
+        draw("tradeoff", 0.9 + 0.24 * len(placed), f"Accuracy and evidence: {said}.", paint)
+        if placed
+        else Markup()
+    )
     caption = (
-        "Mean paired difference of accuracy and median evidence, over all settings and seeds with rows."
+        "Mean paired difference of accuracy and median evidence, over all settings and seeds with rows. "
+        "Lines: 20 bits (dashed) and 80 bits (dotted)."
     )
     return Drawing("tradeoff", "Evidence against accuracy", caption, svg)
 
