@@ -49,17 +49,18 @@ class Spy(nn.Module):
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_every_tensor_that_reaches_a_suspect_is_in_the_bound_bytes(draw, level):
-    mark, seen = draw(level, access="logits"), []
+    mark, seen, parts = draw(level, access="logits"), [], []
 
     def suspect(batch):
         seen.append({name: copy.deepcopy(value) for name, value in batch.to_dict().items()})
+        parts.extend(batch.to_data_list())
         return torch.rand(batch.num_graphs, 2)
 
     mark.read(suspect)
     held = decode(mark.questions.bytes)
     graphs = [held["carriers"], held["ordinary"]]
     (shown,) = seen
-    assert set(shown) == {"x", "edge_index", "batch", "ptr", "num_nodes", "_num_nodes"}
+    assert set(shown) == {"x", "edge_index", "batch", "ptr", "num_nodes"}
     order = mark._order
     rows, edges, sizes = [], [], []
     for graph in graphs:
@@ -76,7 +77,8 @@ def test_every_tensor_that_reaches_a_suspect_is_in_the_bound_bytes(draw, level):
     pairs = {tuple(e) for start, i in zip(starts, order, strict=False) for e in (edges[i] + start).tolist()}
     assert sorted(map(tuple, shown["edge_index"].T.tolist())) == sorted(pairs | {(v, u) for u, v in pairs})
     assert shown["num_nodes"] == starts[-1]
-    assert shown["_num_nodes"] == [sizes[i] for i in order]  # so that PyG can take the batch apart
+    assert [part.num_nodes for part in parts] == [sizes[i] for i in order]
+    assert all(set(part.to_dict()) == {"x", "edge_index"} for part in parts)  # nothing else is in a part
 
 
 def test_inputs_of_the_score_channel_are_decoded_from_the_bound_bytes(motifs):

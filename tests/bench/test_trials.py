@@ -33,6 +33,15 @@ from invgnn.schemes import COS, TRIG, Keyed
 MODEL = {"setting": "BA-2motif/GIN", "seed": 41, "scheme": "TRIG", "epochs": 2, "controls": 1}
 
 
+@pytest.fixture(autouse=True)
+def _invariants():
+    """Ensembles that a test registers are known in that test only."""
+    before = dict(INVARIANTS)
+    yield
+    for name in INVARIANTS.keys() - before.keys():
+        del INVARIANTS[name]
+
+
 @pytest.fixture
 def small(motifs, monkeypatch, tmp_path):
     """Every task is the small one, and trained models are kept in a folder of the test."""

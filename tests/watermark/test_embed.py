@@ -3,6 +3,7 @@
 import copy
 import logging
 import math
+from itertools import count
 
 import pytest
 import torch
@@ -171,6 +172,24 @@ def test_a_model_that_diverges_is_restored_and_a_lower_rate_is_tried(graphs, dra
         assert quietly(mark, copy.deepcopy(model), graphs, steps=20, lr=0.01).lr == 0.01
     with unchanged(model), pytest.raises(EmbeddingError, match="diverged at learning rates from 1e"):
         mark.embed(model, graphs, steps=30, lr=1e30)
+
+
+@pytest.mark.parametrize(("odd", "diverges"), [(1, False), (4, False), (6, True), (None, True)])
+def test_a_batch_with_an_odd_input_is_no_divergence(graphs, draw, monkeypatch, odd, diverges):
+    """A loss that is huge in some of ten steps is that of odd inputs; NaN, or most steps, is not."""
+    true, calls = module.kept_loss, count()
+
+    def loss(*scores):
+        step, found = next(calls), true(*scores)
+        if odd is None:
+            return found * math.nan
+        return found + (1e6 if 10 <= step < 10 + odd else 0.0)
+
+    monkeypatch.setattr(module, "kept_loss", loss)
+    monkeypatch.setattr(module, "BACK_OFF", (1.0,))
+    model = GraphNet(graphs[0].x.shape[1]).eval()
+    with pytest.raises(EmbeddingError) if diverges else pytest.warns(WeakMarkWarning):
+        draw().embed(model, graphs, steps=25, lr=0.01)
 
 
 def test_the_plan_is_stated_before_the_first_step(graphs, draw, caplog):

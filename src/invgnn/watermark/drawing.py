@@ -58,10 +58,11 @@ def draw_parts(
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     """Return the fields of a fresh mark that are drawn; see `Watermark.draw`."""
+    if m is not None:
+        laws.check_m(m)
     _check_transform(data, transform, score_channel is not None)
     reference = _reference(data, tensors)
     m = (CARRIERS[reference.level] if stealth else USUAL) if m is None else m
-    laws.check_m(m)
     features = _suitable_features(data, reference) if score_channel == "auto" else score_channel
     sampler = sampler or Sampler()
     gap = (0.25 if key == "keyed" else 0.0) if gap is None else float(gap)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ DIVERGED = 3.0
 FAR = 2.0
 """A loss on the task below this is no divergence, in nats: many models start from a loss of zero."""
 RECENT = 10
-"""Over how many steps the loss on the task is averaged to tell a divergence from a bad batch."""
+"""Over how many steps the median loss on the task tells a divergence from batches with an odd input."""
 SETTLED = 0.15
 """A mark may be embedded once its mean loss, relative to beta, is below this over a round of carriers.
 
@@ -216,7 +217,7 @@ class _Run:
         def loss(batch: Any, step: int) -> Tensor:
             task, own = self._losses(mark, batch, step)
             kept.append(float(task.detach()))
-            if not _mean(kept[-RECENT:]) <= max(FAR, DIVERGED * kept[0]):
+            if not (math.isfinite(kept[-1]) and median(kept[-RECENT:]) <= max(FAR, DIVERGED * kept[0])):
                 raise _Diverged
             marked.append(float(own.detach()))
             own = own * self._share(rate, step)
@@ -273,10 +274,6 @@ class _Run:
             ]
         found, kept = (torch.cat(side) for side in zip(*pairs, strict=True))
         return agreement(found, kept, self.mark.classes)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 class _Diverged(Exception):
