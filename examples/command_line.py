@@ -11,6 +11,7 @@ invgnn verify --mark acme.mark --architecture command_line:Net --model acme.safe
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def main(epochs=10):
         torch.save({"state_dict": model.state_dict()}, folder / "trained.ckpt")
         (folder / "command_line.py").write_bytes(code)  # commands import from the current folder
         commands = __doc__.partition("\n\n")[2]
-        subprocess.run(commands, shell=True, cwd=folder, env=os.environ | {"INVGNN_PASSPHRASE": "acme"})  # noqa: S602
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # finds `invgnn`
+        env = os.environ | {"INVGNN_PASSPHRASE": "acme", "PATH": path}
+        subprocess.run(commands, shell=True, cwd=folder, env=env)  # noqa: S602
         mark = invgnn.Watermark.load(folder / "acme.mark", "acme")
         return invgnn.verify(folder / "acme.safetensors", mark, architecture=Net)
 

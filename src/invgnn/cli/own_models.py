@@ -208,7 +208,7 @@ def embed_own(
 
 
 def _repeat(said: Iterable[warnings.WarningMessage], *, more: int) -> None:
-    """Print what was said of a weak mark, with the option to give; let other warnings through.
+    """Print warnings about a weak mark, with the option to use; show all others as usual.
 
     Args:
         said: The warnings.
